@@ -231,7 +231,7 @@ impl Services {
 /// The services, driving one run.
 pub struct LocalServices {
     services: Services,
-    outbox: service::Publisher,
+    publisher: service::Publisher,
     run: RunId,
     states: watch::Receiver<Option<RunState>>,
     outages: Arc<Outages>,
@@ -249,12 +249,12 @@ impl LocalServices {
             WatchedConductor { handler: Arc::clone(&services.conductor) as _, outages: Arc::clone(&outages) };
         services.subscribe(&(Arc::new(handler) as Arc<dyn Handler>));
         let bus = Arc::clone(&services.bus) as Arc<dyn Bus>;
-        let outbox = service::Publisher::new("cli", bus, Arc::clone(&services.clock));
-        Ok(Self { services, outbox, run, states, outages, _claim: claim })
+        let publisher = service::Publisher::new("cli", bus, Arc::clone(&services.clock));
+        Ok(Self { services, publisher, run, states, outages, _claim: claim })
     }
 
     pub async fn publish_fact(&self, fact: Fact) -> Result<(), CliError> {
-        let published = self.outbox.publish_run_fact(self.run.clone(), model::Attempt::FIRST, fact).await;
+        let published = self.publisher.publish_run_fact(self.run.clone(), model::Attempt::FIRST, fact).await;
         published.map_err(CliError::infrastructure)
     }
 
@@ -276,7 +276,7 @@ impl LocalServices {
             if let Some((since, why)) = self.outages.note("ledger", why) {
                 outage::report("ledger", since, &why);
             }
-            self.outbox.clock().sleep(TICK).await;
+            self.publisher.clock().sleep(TICK).await;
         }
     }
 

@@ -254,7 +254,8 @@ pub fn name(suspect: &Suspect) -> String {
 
 /// Compares two logs. Exit code 1 if the plateau of the second is slower, 2 if their measurements are not comparable.
 pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, CliError> {
-    let (first, second) = (read_log(a, &ReadFormat::Detected, false)?, read_log(b, &ReadFormat::Detected, false)?);
+    let (first, second) =
+        (read_log(a, &ReadFormat::Detected, false)?, read_log(b, &ReadFormat::Detected, false)?);
     let ((before, of_before), (after, of_after)) = (table(a, &first)?, table(b, &second)?);
     let found = differences((before, &of_before), (after, &of_after));
     let (a, b) = (a.display().to_string(), b.display().to_string());

@@ -110,7 +110,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Sweep { grace, dry_run, .. } => {
             block_on(sweep::sweep(existing(&cli.data)?, grace, dry_run))
         }
-        CliCommand::Parse { logs, read, output } => parse::parse(&logs, &parse::ReadFormat::of(read.as_deref())?, output),
+        CliCommand::Parse { logs, read, output } => {
+            parse::parse(&logs, &parse::ReadFormat::of(read.as_deref())?, output)
+        }
         CliCommand::Judge { logs, series, one_run, read, criteria, baseline, output } => {
             let relation = match (series, one_run) {
                 (_, true) => judge::LogRelation::NodesOfOneRun,

@@ -93,7 +93,8 @@ pub fn parse(logs: &[impl AsRef<Path>], format: &ReadFormat, output: Form) -> Re
                 }
                 lines.flush()?;
                 drop(lines);
-                let mut lines = csv::WriterBuilder::new().has_headers(header != Some(1)).from_writer(&mut *out);
+                let mut lines =
+                    csv::WriterBuilder::new().has_headers(header != Some(1)).from_writer(&mut *out);
                 for metric in &reading.metrics {
                     lines.serialize(ParsedMetric::of(&source, metric)).map_err(io_error)?;
                     header = Some(1);
@@ -123,10 +124,7 @@ fn declared(file: &Path) -> Result<measure::Declared, CliError> {
 }
 
 /// A log's content, and the lines that the rules of a declaration matched.
-fn content(
-    log: &Path,
-    format: &ReadFormat,
-) -> Result<(Reading, Vec<measure::Matched>), CliError> {
+fn content(log: &Path, format: &ReadFormat) -> Result<(Reading, Vec<measure::Matched>), CliError> {
     body(log)
         .and_then(|input| {
             let mut input = EvidenceFilter::unpacked(input);

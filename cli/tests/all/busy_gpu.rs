@@ -118,7 +118,10 @@ fn a_baseline_of_nvbandwidth_logs_names_the_busy_gpu() {
     let baseline = folder.path().join("baseline.json");
     let burnin = |arguments: &[&str], logs: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
-        command.args(arguments).args(["--read", "nvbandwidth"]).args(logs.iter().map(|log| samples.join(log)));
+        command
+            .args(arguments)
+            .args(["--read", "nvbandwidth"])
+            .args(logs.iter().map(|log| samples.join(log)));
         command.output().unwrap()
     };
     let file = baseline.to_str().unwrap();

@@ -30,7 +30,7 @@ impl Pollers {
     pub fn poll<F>(
         &self,
         id: &CommandId,
-        outbox: &Publisher,
+        publisher: &Publisher,
         every: Span,
         mut look: impl FnMut() -> F + Send + 'static,
     ) where
@@ -38,19 +38,19 @@ impl Pollers {
     {
         // Start and observe share one poller.
         let id = id.with_verb(Verb::Start);
-        let (outbox, watched) = (outbox.clone(), Arc::clone(&self.watched));
-        let spawner = Arc::clone(outbox.spawner());
+        let (publisher, watched) = (publisher.clone(), Arc::clone(&self.watched));
+        let spawner = Arc::clone(publisher.spawner());
         if !watched.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()) {
             return;
         }
         let watch = async move {
             loop {
-                outbox.clock().sleep(every).await;
+                publisher.clock().sleep(every).await;
                 // Boxed: between polls, which is almost always, the poller is small.
                 let answered = match Box::pin(look()).await {
                     Ok(PollResult::Running) => continue,
-                    Ok(PollResult::Ended(fact)) => outbox.answer(&id, Ok(Some(fact))).await,
-                    Err(error) => outbox.answer(&id, Err(error)).await,
+                    Ok(PollResult::Ended(fact)) => publisher.answer(&id, Ok(Some(fact))).await,
+                    Err(error) => publisher.answer(&id, Err(error)).await,
                 };
                 match answered {
                     Ok(()) => break,

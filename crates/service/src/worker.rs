@@ -64,12 +64,12 @@ pub trait Worker: Send + Sync + 'static {
     /// Name, as in the `source` of its events.
     fn name(&self) -> &'static str;
 
-    /// Handles `command` and publishes the result through `outbox`. An operation that outlasts the request is polled
+    /// Handles `command` and publishes the result through `publisher`. An operation that outlasts the request is polled
     /// in the background.
     ///
     /// # Errors
     /// Returns an error if no fact could be published; a failure of the work itself is a fact, not an error.
-    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError>;
+    async fn perform(&self, command: &Command, publisher: &Publisher) -> Result<(), CommandError>;
 
     /// Handles a fact, if the worker subscribes to facts.
     ///
@@ -83,15 +83,15 @@ pub trait Worker: Send + Sync + 'static {
 /// Publishes the facts of a worker.
 #[derive(Clone)]
 pub struct Publisher {
-    publisher: &'static str,
+    service: &'static str,
     bus: Arc<dyn Bus>,
     clock: Arc<dyn Clock>,
     spawner: Arc<dyn Spawn>,
 }
 
 impl Publisher {
-    pub fn new(publisher: &'static str, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
-        Self { publisher, bus, clock, spawner: Arc::new(Runtime) }
+    pub fn new(service: &'static str, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
+        Self { service, bus, clock, spawner: Arc::new(Runtime) }
     }
 
     /// Uses `spawner` for background work instead of the runtime.
@@ -150,7 +150,7 @@ impl Publisher {
             let message = redact::redacted(&failure.message);
             fact = Fact::failed(stage, Failure { message, ..failure.clone() });
         }
-        self.send(Message::fact(self.publisher, run, attempt, fact)).await
+        self.send(Message::fact(self.service, run, attempt, fact)).await
     }
 
     /// Publishes a command.
@@ -158,7 +158,7 @@ impl Publisher {
     /// # Errors
     /// Returns an error if the bus did not store it.
     pub async fn publish_command(&self, command: Command) -> Result<(), BusError> {
-        self.send(Message::command(self.publisher, command)).await
+        self.send(Message::command(self.service, command)).await
     }
 
     async fn send(&self, message: Message) -> Result<(), BusError> {
@@ -171,19 +171,19 @@ impl Publisher {
 /// Wraps a worker as a [`Handler`].
 pub struct WorkerHandler<W> {
     worker: W,
-    outbox: Publisher,
+    publisher: Publisher,
 }
 
 impl<W: Worker> WorkerHandler<W> {
     pub fn new(worker: W, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
-        let outbox = Publisher::new(worker.name(), bus, clock);
-        Self { worker, outbox }
+        let publisher = Publisher::new(worker.name(), bus, clock);
+        Self { worker, publisher }
     }
 
     /// Uses `spawner` for its pollers instead of the runtime.
     #[must_use]
     pub fn with_spawner(self, spawner: Arc<dyn Spawn>) -> Self {
-        Self { outbox: self.outbox.with_spawner(spawner), ..self }
+        Self { publisher: self.publisher.with_spawner(spawner), ..self }
     }
 }
 
@@ -211,7 +211,7 @@ impl<W: Worker> Handler for WorkerHandler<W> {
             event.id = %command.id,
         );
         telemetry::follow(&span, message.traceparent.as_deref());
-        disposition(self.worker.perform(&command, &self.outbox).instrument(span).await)
+        disposition(self.worker.perform(&command, &self.publisher).instrument(span).await)
     }
 }
 

@@ -70,15 +70,15 @@ impl Agent {
         image: Option<&Image>,
         (program, environment, evidence): (&Program, &BTreeMap<String, String>, bool),
         limit: Span,
-        outbox: &Publisher,
+        publisher: &Publisher,
     ) -> Result<(), CommandError> {
-        let now = outbox.clock().now();
+        let now = publisher.clock().now();
         let job = JobSpec::of_command(id, (cluster, image), (program, environment, evidence), limit, now);
         match self.scheduler.submit(&job).await {
-            Ok(handle) => outbox.publish_fact(id, Fact::JobAccepted(Handle { handle })).await?,
-            Err(error) => return outbox.answer(id, Err(error)).await,
+            Ok(handle) => publisher.publish_fact(id, Fact::JobAccepted(Handle { handle })).await?,
+            Err(error) => return publisher.answer(id, Err(error)).await,
         }
-        self.observe(id, cluster, true, outbox).await
+        self.observe(id, cluster, true, publisher).await
     }
 
     async fn observe(
@@ -86,20 +86,20 @@ impl Agent {
         id: &CommandId,
         cluster: &Cluster,
         accepted: bool,
-        outbox: &Publisher,
+        publisher: &Publisher,
     ) -> Result<(), CommandError> {
         match poll(&*self.scheduler, cluster, &id.resource_name(), accepted).await.map(poll_result) {
-            Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
+            Ok(PollResult::Ended(fact)) => Ok(publisher.publish_fact(id, fact).await?),
             Ok(PollResult::Running) => {
                 let (scheduler, cluster, name) =
                     (Arc::clone(&self.scheduler), cluster.clone(), id.resource_name());
-                self.watches.poll(id, outbox, self.every, move || {
+                self.watches.poll(id, publisher, self.every, move || {
                     let (scheduler, cluster, name) = (Arc::clone(&scheduler), cluster.clone(), name.clone());
                     async move { poll(&*scheduler, &cluster, &name, true).await.map(poll_result) }
                 });
                 Ok(())
             }
-            Err(error) => outbox.answer(id, Err(error)).await,
+            Err(error) => publisher.answer(id, Err(error)).await,
         }
     }
 }
@@ -113,21 +113,21 @@ impl Agent {
         &self,
         id: &CommandId,
         search: &NodeSearch,
-        outbox: &Publisher,
+        publisher: &Publisher,
     ) -> Result<(), CommandError> {
         let locator = self.locator();
-        match locator.step(id, search, outbox.clock().now()).await {
-            Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
+        match locator.step(id, search, publisher.clock().now()).await {
+            Ok(PollResult::Ended(fact)) => Ok(publisher.publish_fact(id, fact).await?),
             Ok(PollResult::Running) => {
-                let (command, search, clock) = (id.clone(), search.clone(), Arc::clone(outbox.clock()));
-                self.watches.poll(id, outbox, self.every, move || {
+                let (command, search, clock) = (id.clone(), search.clone(), Arc::clone(publisher.clock()));
+                self.watches.poll(id, publisher, self.every, move || {
                     let (locator, command, search) = (locator.clone(), command.clone(), search.clone());
                     let now = clock.now();
                     async move { locator.step(&command, &search, now).await }
                 });
                 Ok(())
             }
-            Err(error) => outbox.answer(id, Err(error)).await,
+            Err(error) => publisher.answer(id, Err(error)).await,
         }
     }
 }
@@ -182,25 +182,27 @@ impl Worker for Agent {
         "agent"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, publisher: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::JobSubmit { cluster, image, program, environment, evidence, limit } => {
                 let program = (program, environment, *evidence);
-                self.submit(id, cluster, image.as_ref(), program, *limit, outbox).await
+                self.submit(id, cluster, image.as_ref(), program, *limit, publisher).await
             }
-            Body::JobObserve { cluster, handle } => self.observe(id, cluster, handle.is_some(), outbox).await,
+            Body::JobObserve { cluster, handle } => {
+                self.observe(id, cluster, handle.is_some(), publisher).await
+            }
             Body::JobCancel { cluster, .. } => {
                 match self.scheduler.cancel(cluster, &id.resource_name()).await {
-                    Ok(()) => self.observe(id, cluster, true, outbox).await,
+                    Ok(()) => self.observe(id, cluster, true, publisher).await,
                     Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
-                    Err(error) => outbox.answer(id, Err(error)).await,
+                    Err(error) => publisher.answer(id, Err(error)).await,
                 }
             }
             Body::LogsCollect { cluster, jobs } => {
                 let collected = self.collector.collect(id, cluster, jobs).await;
                 let safe = collected.is_ok();
-                outbox.answer(id, collected.map(Some)).await?;
+                publisher.answer(id, collected.map(Some)).await?;
                 for job in jobs.iter().filter(|_| safe) {
                     if let Err(PortError::Transient(why)) =
                         self.scheduler.release(cluster, &job_name(id, job.attempt)).await
@@ -210,10 +212,10 @@ impl Worker for Agent {
                 }
                 Ok(())
             }
-            Body::NodesLocate { search } => self.locate(id, search, outbox).await,
+            Body::NodesLocate { search } => self.locate(id, search, publisher).await,
             Body::NodesCancel { search } => match self.locator().cancel(id).await {
-                Ok(()) => self.locate(id, search, outbox).await,
-                Err(error) => outbox.answer(id, Err(error)).await,
+                Ok(()) => self.locate(id, search, publisher).await,
+                Err(error) => publisher.answer(id, Err(error)).await,
             },
             _ => Err(CommandError::Permanent(format!("the agent does not handle the {} stage", id.stage))),
         }

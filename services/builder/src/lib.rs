@@ -41,34 +41,39 @@ impl Builder {
         id: &CommandId,
         build: &BuildSpec,
         timeout: Span,
-        outbox: &Publisher,
+        publisher: &Publisher,
     ) -> Result<(), CommandError> {
-        if let PollResult::Ended(fact) = self.poll(id, outbox).await? {
-            return Ok(outbox.publish_fact(id, fact).await?);
+        if let PollResult::Ended(fact) = self.poll(id, publisher).await? {
+            return Ok(publisher.publish_fact(id, fact).await?);
         }
         match self.builds.start(&BuildKey::of(id), build, timeout).await {
-            Ok(handle) => outbox.publish_fact(id, Fact::ImageAccepted(Handle { handle })).await?,
-            Err(error) => return outbox.answer(id, Err(error)).await,
+            Ok(handle) => publisher.publish_fact(id, Fact::ImageAccepted(Handle { handle })).await?,
+            Err(error) => return publisher.answer(id, Err(error)).await,
         }
-        self.watch(id, outbox);
+        self.watch(id, publisher);
         Ok(())
     }
 
-    async fn observe(&self, id: &CommandId, accepted: bool, outbox: &Publisher) -> Result<(), CommandError> {
+    async fn observe(
+        &self,
+        id: &CommandId,
+        accepted: bool,
+        publisher: &Publisher,
+    ) -> Result<(), CommandError> {
         match self.present(id, accepted).await {
             Ok(None) => {
                 let why = "the build is unknown: it was never started, or its record has expired";
                 let failure = Failure::new(Class::Infrastructure, "ABSENT", why);
-                Ok(outbox.publish_fact(id, Fact::ImageFailed(failure)).await?)
+                Ok(publisher.publish_fact(id, Fact::ImageFailed(failure)).await?)
             }
             Ok(Some(build)) => match ended(build) {
-                PollResult::Ended(fact) => Ok(outbox.publish_fact(id, fact).await?),
+                PollResult::Ended(fact) => Ok(publisher.publish_fact(id, fact).await?),
                 PollResult::Running => {
-                    self.watch(id, outbox);
+                    self.watch(id, publisher);
                     Ok(())
                 }
             },
-            Err(error) => outbox.answer(id, Err(error)).await,
+            Err(error) => publisher.answer(id, Err(error)).await,
         }
     }
 
@@ -88,18 +93,18 @@ impl Builder {
         Ok(build.filter(|build| !((absent || !accepted) && cancelled(build))))
     }
 
-    async fn poll(&self, id: &CommandId, outbox: &Publisher) -> Result<PollResult, CommandError> {
+    async fn poll(&self, id: &CommandId, publisher: &Publisher) -> Result<PollResult, CommandError> {
         match self.builds.poll(&BuildKey::of(id)).await {
             Ok(Some(build)) => Ok(ended(build)),
             Ok(None) => Ok(PollResult::Running),
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
-            Err(error) => outbox.answer(id, Err(error)).await.map(|()| PollResult::Running),
+            Err(error) => publisher.answer(id, Err(error)).await.map(|()| PollResult::Running),
         }
     }
 
-    fn watch(&self, id: &CommandId, outbox: &Publisher) {
+    fn watch(&self, id: &CommandId, publisher: &Publisher) {
         let (builds, key) = (Arc::clone(&self.builds), BuildKey::of(id));
-        self.watches.poll(id, outbox, self.every, move || {
+        self.watches.poll(id, publisher, self.every, move || {
             let (builds, key) = (Arc::clone(&builds), key.clone());
             async move { Ok(builds.poll(&key).await?.map_or(PollResult::Running, ended)) }
         });
@@ -120,16 +125,16 @@ impl Worker for Builder {
         "builder"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, publisher: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
-            Body::ImageBuild { build, timeout } => self.build(id, build, *timeout, outbox).await,
-            Body::ImageObserve { handle } => self.observe(id, handle.is_some(), outbox).await,
+            Body::ImageBuild { build, timeout } => self.build(id, build, *timeout, publisher).await,
+            Body::ImageObserve { handle } => self.observe(id, handle.is_some(), publisher).await,
             Body::ImageCancel { .. } => {
                 if let Err(error) = self.builds.cancel(&BuildKey::of(id)).await {
-                    return outbox.answer(id, Err(error)).await;
+                    return publisher.answer(id, Err(error)).await;
                 }
-                self.watch(id, outbox);
+                self.watch(id, publisher);
                 Ok(())
             }
             _ => Err(CommandError::Permanent("the builder handles only the image stage".to_owned())),

@@ -73,9 +73,9 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     );
     let worker = Builder::new(Arc::clone(&builds) as _, config.look);
     let mut parts = wiring.worker(worker, &Builder::TAKES, store);
-    let outbox = Publisher::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+    let publisher = Publisher::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
     parts.takes.push(Notified::TAKES);
-    parts.handler = Arc::new(Notified::new(builds, outbox, parts.handler));
+    parts.handler = Arc::new(Notified::new(builds, publisher, parts.handler));
     Ok(parts)
 }
 

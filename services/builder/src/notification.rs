@@ -18,7 +18,7 @@ use service::{
 /// Handles notifications, and passes other events to the handler of commands.
 pub struct Notified {
     builds: Arc<CloudBuilds>,
-    outbox: Publisher,
+    publisher: Publisher,
     commands: Arc<dyn Handler>,
 }
 
@@ -26,9 +26,9 @@ impl Notified {
     /// Event type of the notifications, as named by Google.
     pub const TAKES: &'static str = BUILD_CHANGED;
 
-    /// `commands`: handler of all other events; facts are published through `outbox`.
-    pub fn new(builds: Arc<CloudBuilds>, outbox: Publisher, commands: Arc<dyn Handler>) -> Self {
-        Self { builds, outbox, commands }
+    /// `commands`: handler of all other events; facts are published through `publisher`.
+    pub fn new(builds: Arc<CloudBuilds>, publisher: Publisher, commands: Arc<dyn Handler>) -> Self {
+        Self { builds, publisher, commands }
     }
 
     async fn poll(&self, notification: &BuildNotification) -> Result<(), CommandError> {
@@ -39,9 +39,9 @@ impl Notified {
             self.builds.poll(key).await
         };
         match seen.await.map(|seen| seen.map(crate::ended)) {
-            Ok(Some(PollResult::Ended(fact))) => Ok(self.outbox.publish_fact(command, fact).await?),
+            Ok(Some(PollResult::Ended(fact))) => Ok(self.publisher.publish_fact(command, fact).await?),
             Ok(_) => Ok(()),
-            Err(error @ PortError::Permanent(_)) => self.outbox.answer(command, Err(error)).await,
+            Err(error @ PortError::Permanent(_)) => self.publisher.answer(command, Err(error)).await,
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
         }
     }

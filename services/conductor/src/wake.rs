@@ -91,7 +91,7 @@ fn count(records: &[Record], state: &RunState) {
 /// The only writer of the ledger.
 pub struct Conductor {
     ledger: Ledger,
-    outbox: Publisher,
+    publisher: Publisher,
     clock: Arc<dyn Clock>,
     settings: WakeSettings,
     observer: Option<Observer>,
@@ -111,9 +111,9 @@ impl Conductor {
         settings: WakeSettings,
         observer: Option<Observer>,
     ) -> Self {
-        let outbox = Publisher::new("conductor", bus, Arc::clone(&clock));
+        let publisher = Publisher::new("conductor", bus, Arc::clone(&clock));
         let (sent, turns, states) = Default::default();
-        Self { ledger, outbox, clock, settings, observer, sent, turns, states }
+        Self { ledger, publisher, clock, settings, observer, sent, turns, states }
     }
 
     /// Wakes every open run.
@@ -253,8 +253,10 @@ impl Conductor {
                 verdict: state.verdict().map(|verdict| verdict.verdict),
             };
             let used = used(state, &closed);
-            self.outbox.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
-            self.outbox.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunUsed(Box::new(used))).await?;
+            self.publisher.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
+            self.publisher
+                .publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunUsed(Box::new(used)))
+                .await?;
             self.ledger.mark_closed(run).await?;
             self.sent().remove(run);
             // Another process may have recorded a reappeared cluster and written its hint before this one was removed.
@@ -277,7 +279,7 @@ impl Conductor {
             Some(last) => tick && now.since(last) >= self.settings.resend,
         };
         if due {
-            self.outbox.publish_command(command).await?;
+            self.publisher.publish_command(command).await?;
             let mut sent = self.sent();
             let sent = sent.entry(run).or_default();
             match found(sent) {

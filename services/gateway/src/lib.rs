@@ -88,7 +88,7 @@ pub struct Gateway {
     pub(crate) view: Arc<RunIndex>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) catalogue: Arc<Catalogue>,
-    pub(crate) outbox: Publisher,
+    pub(crate) publisher: Publisher,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) calendar: Calendar,
@@ -103,9 +103,9 @@ impl Gateway {
     pub fn new(setup: GatewaySetup) -> Arc<Self> {
         let GatewaySetup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse } =
             setup;
-        let outbox = Publisher::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
+        let publisher = Publisher::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
         let catalogue = Arc::new(catalogue);
-        let starter = Starter::new(ledger, Arc::clone(&store), Arc::clone(&catalogue), outbox.clone());
+        let starter = Starter::new(ledger, Arc::clone(&store), Arc::clone(&catalogue), publisher.clone());
         let calendar = Calendar::new(Arc::clone(&store));
         let rates = api::limits::Limiter::new(rates);
         Arc::new(Self {
@@ -113,7 +113,7 @@ impl Gateway {
             view,
             store,
             catalogue,
-            outbox,
+            publisher,
             bus,
             clock,
             calendar,

@@ -104,13 +104,18 @@ pub struct Starter {
     ledger: Ledger,
     store: Arc<dyn Store>,
     catalogue: Arc<Catalogue>,
-    outbox: Publisher,
+    publisher: Publisher,
 }
 
 impl Starter {
     /// `catalogue`: available workflows.
-    pub fn new(ledger: Ledger, store: Arc<dyn Store>, catalogue: Arc<Catalogue>, outbox: Publisher) -> Self {
-        Self { ledger, store, catalogue, outbox }
+    pub fn new(
+        ledger: Ledger,
+        store: Arc<dyn Store>,
+        catalogue: Arc<Catalogue>,
+        publisher: Publisher,
+    ) -> Self {
+        Self { ledger, store, catalogue, publisher }
     }
 
     /// Starts a run, or returns the one that an earlier request with this key started.
@@ -215,7 +220,7 @@ impl Starter {
 
     async fn publish(&self, request: &StoredRequest) -> Result<(), StartError> {
         let fact = Fact::RunRequested(Box::new(request.requested.clone()));
-        self.outbox
+        self.publisher
             .publish_run_fact(request.run.clone(), Attempt::FIRST, fact)
             .await
             .map_err(StartError::transient)

@@ -264,7 +264,7 @@ impl Worker for Judge {
         "judge"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, publisher: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         let Body::RunJudge {
             workflow,
@@ -299,6 +299,6 @@ impl Worker for Judge {
             baseline: baseline.as_ref(),
             soak: soak.as_deref(),
         };
-        outbox.answer(id, self.judge(id, &case).await.map(Some)).await
+        publisher.answer(id, self.judge(id, &case).await.map(Some)).await
     }
 }

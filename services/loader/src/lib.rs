@@ -90,7 +90,7 @@ impl Worker for Loader {
         "loader"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, publisher: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         let Body::ResultsLoad { workflow, check, requested_at, logs, job_attempt, verdict } = &command.body
         else {
@@ -104,7 +104,7 @@ impl Worker for Loader {
             job_attempt: *job_attempt,
             verdict: verdict.as_ref(),
         };
-        outbox.answer(id, self.load(id, &results).await.map(Some)).await
+        publisher.answer(id, self.load(id, &results).await.map(Some)).await
     }
 
     /// Loads the cluster usage of a closed run.

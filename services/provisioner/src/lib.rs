@@ -45,16 +45,16 @@ impl Provisioner {
         spec: &ClusterSpec,
         name: &str,
         expires_at: Option<Timestamp>,
-        outbox: &Publisher,
+        publisher: &Publisher,
     ) -> Result<(), CommandError> {
         if let (ClusterSpec::Rent(system), Some(expires_at)) = (spec, expires_at) {
             let order = Order { id: id.clone(), name: name.to_owned(), system: system.clone(), expires_at };
             match self.clusters.create(&order).await {
-                Ok(handle) => outbox.publish_fact(id, Fact::ClusterAccepted(Handle { handle })).await?,
-                Err(error) => return outbox.answer(id, Err(error)).await,
+                Ok(handle) => publisher.publish_fact(id, Fact::ClusterAccepted(Handle { handle })).await?,
+                Err(error) => return publisher.answer(id, Err(error)).await,
             }
         }
-        self.observe(id, spec, name, outbox).await
+        self.observe(id, spec, name, publisher).await
     }
 
     async fn observe(
@@ -62,19 +62,19 @@ impl Provisioner {
         id: &CommandId,
         spec: &ClusterSpec,
         name: &str,
-        outbox: &Publisher,
+        publisher: &Publisher,
     ) -> Result<(), CommandError> {
         match poll(&*self.clusters, spec, name).await {
-            Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
+            Ok(PollResult::Ended(fact)) => Ok(publisher.publish_fact(id, fact).await?),
             Ok(PollResult::Running) => {
                 let (clusters, spec, name) = (Arc::clone(&self.clusters), spec.clone(), name.to_owned());
-                self.watches.poll(id, outbox, self.every, move || {
+                self.watches.poll(id, publisher, self.every, move || {
                     let (clusters, spec, name) = (Arc::clone(&clusters), spec.clone(), name.clone());
                     async move { poll(&*clusters, &spec, &name).await }
                 });
                 Ok(())
             }
-            Err(error) => outbox.answer(id, Err(error)).await,
+            Err(error) => publisher.answer(id, Err(error)).await,
         }
     }
 }
@@ -110,16 +110,16 @@ impl Worker for Provisioner {
         "provisioner"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, publisher: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::ClusterCreate { spec, name, expires_at } => {
-                self.create(id, spec, name, *expires_at, outbox).await
+                self.create(id, spec, name, *expires_at, publisher).await
             }
-            Body::ClusterObserve { spec, name } => self.observe(id, spec, name, outbox).await,
+            Body::ClusterObserve { spec, name } => self.observe(id, spec, name, publisher).await,
             Body::ClusterDelete { spec: ClusterSpec::Rent(_), name } => {
                 match self.clusters.delete(name).await {
-                    Ok(deleted) => Ok(outbox.publish_fact(id, Fact::ClusterDeleted(deleted)).await?),
+                    Ok(deleted) => Ok(publisher.publish_fact(id, Fact::ClusterDeleted(deleted)).await?),
                     // A deletion is owed until it is done: an error is retried, never reported as a failure.
                     Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
                     Err(PortError::Permanent(failure)) => Err(CommandError::Transient(failure.message)),

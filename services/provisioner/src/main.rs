@@ -88,9 +88,9 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let worker = Provisioner::new(Arc::clone(&clusters) as _, config.look);
     let mut parts = wiring.worker(worker, &Provisioner::TAKES, store);
     if let Some(builds) = on_cloud_build {
-        let outbox = Publisher::new("provisioner", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+        let publisher = Publisher::new("provisioner", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
         parts.takes.push(Notified::TAKES);
-        parts.handler = Arc::new(Notified::new(builds, clusters, outbox, parts.handler));
+        parts.handler = Arc::new(Notified::new(builds, clusters, publisher, parts.handler));
     }
     parts.chores.push(sweeper);
     Ok(parts)

@@ -21,7 +21,7 @@ use service::{
 pub struct Notified {
     builds: Arc<CloudBuilds>,
     clusters: Arc<dyn ClusterProvider>,
-    outbox: Publisher,
+    publisher: Publisher,
     commands: Arc<dyn Handler>,
 }
 
@@ -29,14 +29,14 @@ impl Notified {
     /// Event type of the notifications, as named by Google.
     pub const TAKES: &'static str = BUILD_CHANGED;
 
-    /// `builds` run the steps of `clusters`; `commands`: handler of all other events; facts are published through `outbox`.
+    /// `builds` run the steps of `clusters`; `commands`: handler of all other events; facts are published through `publisher`.
     pub fn new(
         builds: Arc<CloudBuilds>,
         clusters: Arc<dyn ClusterProvider>,
-        outbox: Publisher,
+        publisher: Publisher,
         commands: Arc<dyn Handler>,
     ) -> Self {
-        Self { builds, clusters, outbox, commands }
+        Self { builds, clusters, publisher, commands }
     }
 
     async fn poll(&self, notification: &BuildNotification) -> Result<(), CommandError> {
@@ -54,7 +54,7 @@ impl Notified {
             },
         };
         match seen {
-            Ok(PollResult::Ended(fact)) => Ok(self.outbox.publish_fact(command, fact).await?),
+            Ok(PollResult::Ended(fact)) => Ok(self.publisher.publish_fact(command, fact).await?),
             Ok(PollResult::Running) => Ok(()),
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
             Err(PortError::Permanent(failure)) => Err(CommandError::Transient(failure.message)),

@@ -242,6 +242,9 @@ fn junit_has_each_metric_and_finding_as_a_property() {
         report[at..].lines().next().unwrap_or_default().to_owned()
     };
     let throughput = property("metric gpu_burn.throughput");
-    assert!(throughput.contains("median") && throughput.contains("worst") && throughput.contains("node a"), "{throughput}");
+    assert!(
+        throughput.contains("median") && throughput.contains("worst") && throughput.contains("node a"),
+        "{throughput}"
+    );
     assert!(property("finding ").contains("node a2"), "{report}");
 }

@@ -90,14 +90,18 @@ async fn a_published_event_continues_the_trace_of_its_command() {
     let telemetry = telemetry::init_exporting("test", telemetry::LogFormat::Compact, "off", spans.clone());
     let caught = Arc::new(Catch(Mutex::default()));
     let clock: Arc<dyn Clock> = Arc::new(service::SystemClock);
-    let outbox = Publisher::new("agent", caught.clone(), clock);
+    let publisher = Publisher::new("agent", caught.clone(), clock);
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     {
         use tracing::Instrument;
         let span = tracing::info_span!("command", run.id = "a");
         telemetry::follow(&span, Some(parent));
         let fact = Fact::JobAccepted(Handle { handle: "h".into() });
-        outbox.publish_run_fact("a".parse().unwrap(), Attempt::new(1), fact).instrument(span).await.unwrap();
+        publisher
+            .publish_run_fact("a".parse().unwrap(), Attempt::new(1), fact)
+            .instrument(span)
+            .await
+            .unwrap();
     }
     telemetry.flush();
     let event = caught.0.lock().unwrap().pop().unwrap();

@@ -44,10 +44,10 @@ impl Service {
         let world = CloudBuildBed::new().await;
         let builds: Arc<CloudBuilds> = Arc::new(world.another());
         let bus = Arc::<ReceivedEvents>::default();
-        let outbox = Publisher::new("builder", bus.clone(), world.clock.clone());
+        let publisher = Publisher::new("builder", bus.clone(), world.clock.clone());
         let worker = Builder::new(builds.clone(), Span::from_secs(10));
         let commands = WorkerHandler::new(worker, bus.clone(), world.clock.clone());
-        Self { world, bus, door: Notified::new(builds, outbox, Arc::new(commands)) }
+        Self { world, bus, door: Notified::new(builds, publisher, Arc::new(commands)) }
     }
 
     async fn push(&self, body: &Value) -> Disposition {

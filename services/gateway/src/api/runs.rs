@@ -285,7 +285,7 @@ pub async fn cancel(
     let shown = shown(&gateway, &run).await?;
     if shown.detail.line.settled_at.is_none() {
         let fact = Fact::CancelRequested(CancelRequested { by, reason });
-        let published = gateway.outbox.publish_run_fact(run, Attempt::FIRST, fact).await;
+        let published = gateway.publisher.publish_run_fact(run, Attempt::FIRST, fact).await;
         published.map_err(|error| ApiProblem::unavailable(&error))?;
     }
     Ok((StatusCode::ACCEPTED, Json(shown)))

@@ -78,8 +78,8 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let bus = Arc::<ReceivedEvents>::default();
     let worker = Provisioner::new(clusters.clone(), Span::from_secs(3600));
     let commands = Arc::new(WorkerHandler::new(worker, bus.clone(), world.clock.clone()));
-    let outbox = Publisher::new("provisioner", bus.clone(), world.clock.clone());
-    let service = Notified::new(builds, clusters.clone(), outbox, commands);
+    let publisher = Publisher::new("provisioner", bus.clone(), world.clock.clone());
+    let service = Notified::new(builds, clusters.clone(), publisher, commands);
     let push = async |body: &Value| {
         service.handle(&decode(&Headers::new(), body.to_string().as_bytes()).unwrap()).await
     };
