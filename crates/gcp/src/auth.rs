@@ -3,6 +3,9 @@
 //! A valid token is signed with RS256 (regardless of its header) by a key that Google publishes, issued by Google for
 //! the configured audience, not expired, and has a verified email address on the list. Without the list, anyone with a
 //! Google account could obtain a token for any audience.
+//!
+//! The verifier of `google-cloud-auth` is not used: of 80 requests that arrived at once before it had cached Google's keys, 1
+//! succeeded. Here concurrent requests share one fetch of the keys.
 
 use std::{collections::BTreeMap, str::FromStr};
 

@@ -4,8 +4,9 @@
 
 use std::{env, fmt::Write as _, fs, path::Path};
 
-use measure::FORMATS;
-use model::metric::{Better, Scope};
+use measure::{Declaration, FORMATS};
+use model::metric::Scope;
+use serde_json::Value;
 
 const INTRODUCTION: &str = "\
 # Metrics
@@ -24,6 +25,28 @@ regenerates it).
 - A log is complete only with the end mark of its format.
 ";
 
+const DECLARED: &str = "
+## declared
+
+The output of any other program is read by a declaration: `read:` of a check, or the file of `burnin parse --read FILE LOG`. Exactly one
+of `row`, `table` and `json` finds the values; expressions are regular, and search within a line. Groups and columns named `gpu`, `node`,
+`rank`, `link` and `peer` are the subject of a value, `unit` is its unit, and all others are labels.
+
+```yaml
+begin: '^stream \\d+$'
+context: ['^device (?<gpu>[0-9]+)']          # holds for the values after it
+row: '^(?<kernel>\\w+) (?<value>\\S+)'       # `kernel` becomes a label
+unmeasurable: ['^(?<kernel>\\w+) N/A']
+end: ^done$
+must_see: ['^result valid$']
+fail: [^ERROR]
+name: stream.rate
+unit: GB/s
+better: higher
+scope: gpu
+```
+";
+
 fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     for format in FORMATS {
@@ -36,12 +59,7 @@ fn page() -> String {
             page.push_str("\n| metric | unit | better | scope | meaning |\n|---|---|---|---|---|\n");
         }
         for metric in format.metrics {
-            let better = match metric.better {
-                Better::Higher => "higher",
-                Better::Lower => "lower",
-                Better::Exact => "exact",
-                Better::None => "none",
-            };
+            let better = metric.better.as_str();
             let scope = match metric.scope {
                 Scope::World => "world",
                 Scope::Node => "node",
@@ -63,7 +81,23 @@ fn page() -> String {
             _ = writeln!(page, "| `{code}` | {meaning} |");
         }
     }
+    page.push_str(DECLARED);
+    page.push_str("\n| field | meaning |\n|---|---|\n");
+    let schema = serde_json::to_value(schemars::schema_for!(Declaration)).expect("a schema is JSON");
+    fields(&mut page, "", &schema, &schema["$defs"]);
     page
+}
+
+/// Lists the fields of an object with their descriptions; those of an object in `table` or `json` as `table.header`.
+fn fields(page: &mut String, prefix: &str, object: &Value, definitions: &Value) {
+    for (name, field) in object["properties"].as_object().into_iter().flatten() {
+        let meaning = field["description"].as_str().unwrap_or_default().replace('\n', " ");
+        _ = writeln!(page, "| `{prefix}{name}` | {meaning} |");
+        let inner = field["anyOf"].as_array().into_iter().flatten().find_map(|one| one["$ref"].as_str());
+        if let Some(inner) = inner.and_then(|path| path.strip_prefix("#/$defs/")) {
+            fields(page, &format!("{prefix}{name}."), &definitions[inner], definitions);
+        }
+    }
 }
 
 #[test]

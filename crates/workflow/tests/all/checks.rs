@@ -283,7 +283,7 @@ fn a_suite_is_shared_by_workflows_and_a_check_is_excluded_only_with_a_reason() {
 #[test]
 fn the_shipped_suites_run_on_every_existing_kind_of_cluster() {
     let workflows = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
-    for (suite, count) in [("smoke", 2), ("nightly", 5), ("acceptance", 17)] {
+    for (suite, count) in [("smoke", 2), ("nightly", 5), ("acceptance", 21)] {
         for kind in ["slurm", "kubernetes-cpu", "hosts"] {
             let file = workflows.join(format!("{kind}.yaml"));
             let mut document = fs::read_to_string(&file).unwrap();
