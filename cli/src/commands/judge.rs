@@ -79,8 +79,10 @@ pub fn judge(
     let series = baseline.is_some() && in_time(&mut judged, relation == LogRelation::Series);
     let mut earlier = Vec::new();
     for log in &mut judged {
+        let with_units = |criteria| measure::with_units(criteria, log.reading.format.as_deref());
+        let criteria = criteria.as_ref().map(with_units);
         let standard = Standard {
-            criteria: criteria.as_ref(),
+            criteria: criteria.as_deref(),
             baseline: baseline.as_ref(),
             earlier: &earlier,
             ..Standard::default()

@@ -57,7 +57,7 @@ use model::measurement::Reading;
 
 pub use declared::{Declaration, Declared, JsonRule, Matched, Problem, TableRule};
 pub use format::{Format, Known};
-pub use registry::{FORMATS, format};
+pub use registry::{FORMATS, format, with_units};
 
 use crate::{format::Reader, prefix::Labels};
 

@@ -1,6 +1,9 @@
 //! The formats: adding a benchmark is one module and one line in [`FORMATS`].
 
+use std::borrow::Cow;
+
 use memchr::memmem;
+use model::Criteria;
 
 use crate::format::Format;
 
@@ -36,6 +39,25 @@ pub fn format(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
 }
 
+/// The criteria, with the unit of the registry for each metric without a `unit`: a bound without a unit is in the unit that
+/// `docs/METRICS.md` lists, so that a value in another unit is inconclusive. Metrics with a printed unit keep the criteria's.
+#[must_use]
+pub fn with_units<'a>(criteria: &'a Criteria, name: Option<&str>) -> Cow<'a, Criteria> {
+    let mut completed = Cow::Borrowed(criteria);
+    let Some(format) = name.and_then(format) else { return completed };
+    for (at, criterion) in criteria.metrics.iter().enumerate().filter(|(_, it)| it.unit.is_none()) {
+        let known = format.metrics.iter().filter(|known| known.describes(&criterion.metric));
+        let mut units: Vec<_> = known.map(|known| known.unit).collect();
+        units.dedup();
+        if let [unit] = *units
+            && !matches!(unit, "printed" | "unknown")
+        {
+            completed.to_mut().metrics[at].unit = Some(unit.to_owned());
+        }
+    }
+    completed
+}
+
 /// The format of a log with this beginning; `None` for an unknown one, and for a failed job of nccl-tests.
 pub(crate) fn detect(head: &[u8]) -> Option<&'static Format> {
     let has = |phrase: &&str| memmem::find(head, phrase.as_bytes()).is_some();
@@ -57,6 +79,28 @@ mod tests {
         assert_eq!(name(&format!("{kernel}n1:1:1 [0] NCCL WARN Cuda failure\n")), None);
         assert_eq!(name(&format!("{kernel}# nThread 1 nGpus 1\n")), Some("nccl-tests"));
         assert_eq!(name("lm loss: 1\n"), None);
+    }
+
+    #[test]
+    fn a_bound_without_a_unit_is_in_the_listed_unit() {
+        let criterion = |metric: &str, unit: Option<&str>| model::MetricCriterion {
+            metric: metric.to_owned(),
+            unit: unit.map(str::to_owned),
+            ..model::MetricCriterion::default()
+        };
+        let metrics = vec![
+            criterion("hpl.throughput", None),
+            criterion("hpl.throughput", Some("TFLOP/s")),
+            criterion("hpl.other", None),
+        ];
+        let criteria = Criteria { metrics, ..Criteria::named("test") };
+        let units =
+            |name| with_units(&criteria, name).metrics.iter().map(|it| it.unit.clone()).collect::<Vec<_>>();
+        let known = format("hpl").unwrap().metrics.iter().find(|known| known.name == "hpl.throughput");
+        let listed = known.map(|known| known.unit.to_owned());
+        assert_eq!(units(Some("hpl")), [listed, Some("TFLOP/s".to_owned()), None]);
+        assert_eq!(units(Some("key-value")), [None, Some("TFLOP/s".to_owned()), None]);
+        assert_eq!(units(None), [None, Some("TFLOP/s".to_owned()), None]);
     }
 
     #[test]

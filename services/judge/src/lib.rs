@@ -98,8 +98,9 @@ impl Judge {
         let fixed = self.fixed(case).await?;
         let own = standard::own(&*self.history, case.criteria, fixed, of, &combined.reading).await;
         let own = own.map_err(PortError::transient)?;
+        let criteria = measure::with_units(case.criteria, combined.reading.format.as_deref());
         let standard = Standard {
-            criteria: Some(case.criteria),
+            criteria: Some(&criteria),
             baseline: own.baseline.as_ref(),
             earlier: &own.earlier,
             defining_runs: own.defining_runs,
