@@ -78,7 +78,7 @@ impl LogReader {
     /// The reader for logs of this format.
     #[must_use]
     pub const fn known(format: &'static Format) -> Self {
-        Self { format: Source::Known(format), ..Self::detecting() }
+        Self { format: Source::Known(format), every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 
     /// The reader for logs that the declaration describes.
