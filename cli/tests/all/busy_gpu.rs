@@ -132,5 +132,5 @@ fn a_baseline_of_nvbandwidth_logs_names_the_busy_gpu() {
     let busy = burnin(&["judge", "--baseline", file, "--output", "json"], &["h100-busy.json"]);
     assert_eq!(busy.status.code(), Some(1), "{}", String::from_utf8_lossy(&busy.stdout));
     let verdict: serde_json::Value = serde_json::from_slice(&busy.stdout).unwrap();
-    assert_eq!(verdict["logs"][0]["suspects"][0]["gpu"], 0, "{verdict}");
+    assert_eq!(verdict["suspects"][0]["gpu"], 0, "{verdict}");
 }

@@ -72,7 +72,10 @@ async fn a_subscriber_connects_soon_after_an_outage() {
         // Wait longer than the maximum time of an idle connection.
         tokio::time::sleep(2 * idle).await;
     }
-    assert_eq!((broker.backlog(SUBSCRIPTION), parked.try_recv().ok()), (0, None), "each event once");
+    assert_eq!(broker.backlog(SUBSCRIPTION), 0, "each event is acknowledged");
+    // Pub/Sub delivers at least once: an acknowledgement may be lost with an idle connection.
+    let again = parked.try_recv().ok();
+    assert!(again.as_ref().is_none_or(|again| again.contains(&STANDARD.encode("second"))), "{again:?}");
     stop.cancel();
     pulling.await.unwrap().unwrap();
 }
