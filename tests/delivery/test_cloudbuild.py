@@ -159,7 +159,7 @@ class CloudBuild(unittest.TestCase):
         self.assertEqual(set(re.findall(r"^\s*(_\w+)", block, re.M)), set(CONFIG["substitutions"]))
 
     def test_every_gate_runs_here_or_there(self):
-        here = set(re.search(r"^gates=\((.*)\)$", (ROOT / ".ci/test.sh").read_text(), re.M).group(1).split())
+        here = set(re.search(r"^gates=\(([^)]*)\)$", (ROOT / ".ci/test.sh").read_text(), re.M).group(1).split())
         self.assertEqual(here - set(gates()), ELSEWHERE)
         self.assertEqual(set(gates()) - here, set())
 

@@ -114,7 +114,7 @@ fn unschedulable_jobs_are_reported_with_the_reason() {
     let output = bed.burnin(&apart).output().unwrap();
     bed.failed(&output, "TOPOLOGY", &["topology \"bed\""]);
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block"]).output().unwrap();
-    bed.failed(&output, "TOPOLOGY", &["has another pod of the job", "more than half of a node"]);
+    bed.failed(&output, "TOPOLOGY", &["a node with another pod of the job", "more than half of a node"]);
     let output = bed.burnin(&["queue=none"]).output().unwrap();
     bed.failed(&output, "QUEUE", &["no LocalQueue none in namespace burnin"]);
 }
