@@ -34,7 +34,7 @@ const REPORTED: f64 = 0.001;
 pub enum Change {
     /// The cluster is slower than its baseline by [`DRIFT`] or more.
     Drifted(LevelChange),
-    /// Any other change: smaller, or to a faster level.
+    /// Any other change: smaller, to a faster level, or not certain enough to fail.
     Shifted(LevelChange),
 }
 

@@ -193,7 +193,7 @@ fn shifted(change: Change) -> Option<Reason> {
     let Change::Shifted(LevelChange { runs, by, .. }) = change else { return None };
     let longer = if by > 0.0 { "longer" } else { "shorter" };
     let text = format!(
-        "in the last {runs} runs the plateau takes {:.2} % {longer} than in the earlier runs; less than {:.1} % over the baseline does not fail",
+        "in the last {runs} runs the plateau takes {:.2} % {longer} than in the earlier runs; it fails if it is certain and {:.1} % or more over the baseline",
         100.0 * by.abs(),
         100.0 * DRIFT
     );
