@@ -1,6 +1,7 @@
 //! `cargo xtask schemas` and `rooms`: write generated files; with `--check`, they only compare the files.
 //! `cargo xtask rights`: checks the permissions in `infra/`. `cargo xtask style`: checks words.
 
+mod cycles;
 #[cfg(test)]
 mod readmes;
 mod rights;
@@ -30,7 +31,7 @@ struct Xtask {
 enum Task {
     /// JSON Schemas of events, files and documents.
     Schemas,
-    /// Dependencies between crates.
+    /// Dependencies between crates, and import cycles within them.
     Rooms,
     /// Checks the permissions in the cloud against the rules.
     Rights,
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
     let done = match what {
         Task::Style => style::check(&root),
         Task::Schemas => settle(&root, Path::new("schemas"), schemas::all(), check),
-        Task::Rooms => rooms::drawing(&root).and_then(|drawing| {
+        Task::Rooms => cycles::check(&root).and_then(|()| rooms::drawing(&root)).and_then(|drawing| {
             let files = BTreeMap::from([(PathBuf::from("tests/rooms.out"), drawing)]);
             settle(&root, Path::new("tests/rooms.out"), files, check)
         }),

@@ -14,6 +14,7 @@
 //! A signature only identifies the key: the verifier must know the key from another source.
 
 mod artifacts;
+mod error;
 mod verify;
 mod write;
 
@@ -28,8 +29,9 @@ use model::{RunId, Timestamp, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use error::BundleError;
 pub use verify::{Checked, InvalidBundle, verify};
-pub use write::{BundleError, Documents, write};
+pub use write::{Documents, write};
 
 /// Headers of an entry, including the entry for a long name. An equal name and size result in equal bytes,
 /// without times, owners or links.

@@ -17,6 +17,7 @@ mod cost;
 mod decide;
 mod evolve;
 mod owed;
+mod rounds;
 mod soak;
 mod state;
 

@@ -12,6 +12,7 @@
 mod changes;
 mod filter;
 mod kernel;
+mod line;
 mod links;
 mod node;
 mod pcie;

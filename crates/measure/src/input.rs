@@ -69,7 +69,7 @@ impl<R: Read> Read for Maybe<R> {
 }
 
 /// A reader whose first read returns an earlier error; later reads return the end of the input.
-struct Failing(Option<io::Error>);
+pub(crate) struct Failing(pub Option<io::Error>);
 
 impl Read for Failing {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ClusterAccess, Conclusion, EventKey, Money, RunId, Span, Stage, Suspects, Timestamp, Workflow};
+use crate::{
+    Cluster, Conclusion, EventKey, Failure, Image, Money, RunId, Span, Stage, Suspects, Timestamp, Verdict,
+    VerdictReached, Workflow,
+};
 
 /// Builds the enum and the table that defines wire types, stages and schemas.
 macro_rules! facts {
@@ -202,140 +205,6 @@ pub struct Handle {
     pub handle: String,
 }
 
-/// Responsibility for a failure. It alone decides whether the attempt may be repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// The infrastructure failed; another attempt may succeed.
-    Infrastructure,
-    /// The infrastructure failed and the cluster is lost: another attempt needs a new cluster.
-    ClusterLost,
-    /// The workload itself failed; a repeated attempt would hide the failure.
-    Workload,
-    /// The request is invalid; repeating it cannot succeed until it is corrected.
-    Input,
-    /// Cancelled on request.
-    Cancelled,
-    /// Other jobs need the nodes of a run that yields to them: the run ends without a result.
-    Yielded,
-}
-
-/// Cause of a failed attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Failure {
-    /// Responsibility for the failure.
-    pub class: Class,
-    /// Code from the external system: `INTERNAL_ERROR`, `NODE_FAIL`, ...
-    pub code: String,
-    /// Cause and next step, for display.
-    pub message: String,
-}
-
-impl Failure {
-    /// A failure of `class` with the external system's own `code`.
-    pub fn new(class: Class, code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { class, code: code.into(), message: message.into() }
-    }
-}
-
-/// A file, identified by its content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FileDigest {
-    /// Name relative to the image.
-    pub name: String,
-    /// Size, bytes.
-    pub size_bytes: u64,
-    /// SHA-256, hex.
-    pub sha256: String,
-}
-
-/// An image, identified by its digest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Image {
-    /// Location: a registry reference, or an object prefix in the artefact bucket that ends in `/`.
-    pub reference: String,
-    /// `sha256:` and 64 hex digits.
-    pub digest: String,
-    /// Files of the image, if it is a set of files.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<FileDigest>,
-    /// SHA-256, hex, of the manifest that lists the files and the build log; `None` in ledgers of older
-    /// versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub manifest_sha256: Option<String>,
-}
-
-/// A cluster that accepts jobs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "StoredCluster")]
-pub struct Cluster {
-    /// Name in its own system.
-    pub name: String,
-    /// Nodes that accept jobs.
-    pub nodes: Vec<Node>,
-    /// Access for the agent.
-    pub access: ClusterAccess,
-}
-
-/// A cluster that accepts jobs. One of `access` and `endpoint` is present.
-#[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "Cluster")]
-struct StoredCluster {
-    /// Name in its own system.
-    name: String,
-    /// Nodes that accept jobs.
-    nodes: Vec<Node>,
-    /// Access for the agent.
-    #[serde(default)]
-    access: Option<ClusterAccess>,
-    /// The access in older records, as text.
-    #[serde(default)]
-    endpoint: Option<String>,
-}
-
-impl TryFrom<StoredCluster> for Cluster {
-    type Error = String;
-
-    fn try_from(stored: StoredCluster) -> Result<Self, String> {
-        let access = match (stored.access, stored.endpoint) {
-            (Some(access), _) => access,
-            (None, Some(endpoint)) => ClusterAccess::of_endpoint(&endpoint)
-                .map_err(|error| format!("cluster {}: endpoint: {error}", stored.name))?,
-            (None, None) => return Err(format!("cluster {}: `access` is missing", stored.name)),
-        };
-        Ok(Self { name: stored.name, nodes: stored.nodes, access })
-    }
-}
-
-impl Cluster {
-    /// Number of ranks of a benchmark: one per slot.
-    pub fn slots(&self) -> u32 {
-        self.nodes.iter().map(|node| node.slots).sum()
-    }
-}
-
-/// A node of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Node {
-    /// Host name in the scheduler.
-    pub name: String,
-    /// Number of GPUs, or 1 for a node without GPUs.
-    pub slots: u32,
-}
-
-impl Node {
-    /// Name for a node that the scheduler chooses when a job starts.
-    pub fn placeholder(number: usize) -> String {
-        format!("any-{number}")
-    }
-
-    /// Whether this is the name of a node that the scheduler chooses when a job starts.
-    pub fn is_placeholder(name: &str) -> bool {
-        let number = name.strip_prefix("any-");
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    }
-}
-
 /// The provider's confirmation that a cluster is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
@@ -474,79 +343,6 @@ pub struct Results {
     pub rows: u64,
     /// Table that holds the rows.
     pub table: String,
-}
-
-/// Judgement of the cluster by its measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// All requested measurements exist and meet the criteria.
-    Pass,
-    /// A measurement violates the criteria.
-    Fail,
-    /// Data needed for a pass or a fail is missing.
-    Inconclusive,
-}
-
-impl std::fmt::Display for Verdict {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Inconclusive => "inconclusive",
-        })
-    }
-}
-
-/// One reason of a verdict.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Reason {
-    /// Stable code, listed in the documentation.
-    pub code: String,
-    /// Verdict that this reason supports.
-    pub weighs: Verdict,
-    /// Explanation for display.
-    pub text: String,
-}
-
-impl Reason {
-    /// A reason that supports the verdict `weighs`.
-    pub fn new(weighs: Verdict, code: &str, text: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), weighs, text: text.into() }
-    }
-}
-
-/// The measurements were judged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct VerdictReached {
-    /// Verdict on the measurements.
-    pub verdict: Verdict,
-    /// Reasons of the verdict. A pass also has reasons.
-    pub reasons: Vec<Reason>,
-    /// Name and digest of the criteria.
-    pub criteria: String,
-    /// Digest of the baseline; `None` without a baseline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<String>,
-    /// Environment of the measurement, field by field.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub fingerprint: BTreeMap<String, String>,
-    /// SHA-256 of the judged log, hex; `None` without a log.
-    pub log_sha256: Option<String>,
-    /// Object name of the full verdict in the artefact bucket.
-    pub object: String,
-    /// The parsed logs; `None` if they were judged before this object existed, or are too large for one object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measurements: Option<MeasurementsFile>,
-}
-
-/// The stored parsed logs of a run: `measurements.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct MeasurementsFile {
-    /// Object name in the artefact bucket.
-    pub object: String,
-    /// SHA-256 of the object, hex.
-    pub sha256: String,
 }
 
 /// The result of the run is final and all resources are released.

@@ -13,11 +13,15 @@
 #![deny(missing_docs)]
 
 mod bytes;
+mod cluster;
 mod command;
+mod conclusion;
 mod count;
 mod criteria;
 mod fact;
+mod failure;
 mod ids;
+mod image;
 mod locate;
 pub mod measurement;
 pub mod metric;
@@ -32,22 +36,23 @@ mod soak;
 mod split_mix;
 mod system;
 mod time;
+mod verdict;
 mod workflow;
+mod workload;
 
 pub use bytes::ByteSize;
+pub use cluster::{Cluster, Node};
 pub use command::{Body, Command, JobRef};
+pub use conclusion::Conclusion;
 pub use count::count;
 pub use criteria::{
     Criteria, CurvePoint, DeviceTolerance, EvidenceRule, Floor, MetricCriterion, MetricReference, OneRank,
     PastTolerance, Peers, Reference, Settled, Tolerance, Unequal,
 };
-pub use fact::{
-    CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
-    JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, MeasurementsFile, Node, NodeResult,
-    NodeResultKind, Origin, Push, Reason, Results, RunClosed, RunRequested, RunUsed, Trigger, UNNAMED,
-    Verdict, VerdictReached,
-};
+pub use fact::*;
+pub use failure::{Class, Failure};
 pub use ids::{Attempt, CheckIndex, CommandId, EventKey, InvalidId, RunId, Stage, Step, Verb};
+pub use image::{FileDigest, Image};
 pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
 pub use money::Money;
 pub use node_evidence::{GpuEvidence, GpuSamples, NodeEvidence};
@@ -56,13 +61,15 @@ pub use notify::{ChannelNotify, GithubNotify, News, Notify};
 pub use planted::plant;
 pub use planted::planted;
 pub use program::{CommandLine, Every, OutputFormat, Program, WORLD_FORMATS, pair_rounds};
-pub use record::{Conclusion, RECORD_FORMAT, Record, RecordEntry};
+pub use record::{RECORD_FORMAT, Record, RecordEntry};
 pub use retest::{AfterPass, Retest, RetestedNode, Returned};
 pub use soak::{Soak, SoakRound, SoakRounds};
 pub use split_mix::SplitMix64;
 pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};
 pub use time::{Span, Timestamp};
+pub use verdict::{MeasurementsFile, Reason, Verdict, VerdictReached};
 pub use workflow::{
-    Benchmark, BuildSpec, Check, ClusterCost, ClusterSpec, Collective, Datatype, ExtraArgs, ImageSpec,
-    Limits, REVISION, Reduction, SourceObject, SourceRepository, TimeOf, Workflow, Workload,
+    Benchmark, BuildSpec, Check, ClusterCost, ClusterSpec, ImageSpec, Limits, REVISION, SourceObject,
+    SourceRepository, Workflow,
 };
+pub use workload::{Collective, Datatype, ExtraArgs, Reduction, TimeOf, Workload};

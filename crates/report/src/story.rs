@@ -4,7 +4,7 @@ use lifecycle::RunState;
 use model::{CheckIndex, Cluster, Record, Verdict, VerdictReached, Workload, measurement::Reading};
 use verdict::{Baseline, Judgement, Standard};
 
-use crate::{rounds::RoundValues, text};
+use crate::{round_values::RoundValues, text};
 
 /// Storage locations of a run, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

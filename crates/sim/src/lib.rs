@@ -33,9 +33,10 @@ pub mod throughput;
 pub mod workload;
 pub mod world;
 
+pub use checks::SimEnd;
 pub use disk_store::Shelf;
 pub use faults::{Fault, Faults};
 pub use history::{Happening, run_of};
 pub use rng::Dice;
 pub use scenario::{Blow, RequestedRun, Scenario};
-pub use simulation::{SimEnd, SimOutcome, Simulation, run};
+pub use simulation::{SimOutcome, Simulation, run};

@@ -13,7 +13,7 @@ use service::Bus;
 use crate::{
     Dice, Fault, Happening, RequestedRun, Scenario,
     bus::{SimBus, carry},
-    checks::{self, RunFiles, Violation},
+    checks::{self, RunFiles, SimEnd, Violation},
     cloud::SimCluster,
     effect::Effects,
     executor::Executor,
@@ -28,16 +28,6 @@ use crate::{
 
 /// Maximum number of calls per run.
 const MOST_CALLS: u64 = 1_000_000;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SimEnd {
-    pub run: RunId,
-    /// `completed`, `failed`, ...; `open` if the run did not end.
-    pub conclusion: String,
-    /// `pass`, ...; `None` without a verdict.
-    pub verdict: Option<String>,
-    pub records: usize,
-}
 
 #[derive(Clone, Debug)]
 pub struct SimOutcome {

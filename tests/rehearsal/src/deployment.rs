@@ -131,6 +131,9 @@ impl Drop for ServiceProcess {
     }
 }
 
+/// The reason why a rehearsal failed.
+pub type Failed = String;
+
 /// The stand-ins, the processes and the files of one rehearsal.
 pub struct Rehearsal {
     /// Checks each request against the grants of the plan.

@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command};
 
 use crate::{
-    deployment::Rehearsal,
+    deployment::{Failed, Rehearsal},
     fixtures::{FixtureCluster, FixtureFiles, Image},
     front::{Front, Invocation, Source},
     grants::Resource,
     iam::{AGENTS, Iam},
-    outcomes,
+    members, outcomes,
     plan::PROJECT,
-    scenario::{Failed, members, until},
+    scenario::until,
     tokens::{GCLOUD, GOOGLE},
 };
 

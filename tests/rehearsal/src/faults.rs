@@ -11,11 +11,11 @@ use model::Verdict;
 use serde_json::json;
 
 use crate::{
-    deployment::Rehearsal,
+    deployment::{Failed, Rehearsal},
     fixtures::{FixtureCluster, FixtureFiles, Image, ON_PUSH},
     outcomes::{self, Requested},
     requests::{api, message, push},
-    scenario::{Failed, install_agents},
+    scenario::install_agents,
 };
 
 const KILLS: Duration = Duration::from_secs(20);

@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 use crate::{
     grants::Resource,
     iam::{Iam, PUBSUB, member},
+    members,
     plan::PlannedService,
-    scenario::members,
     tokens::GOOGLE,
 };
 

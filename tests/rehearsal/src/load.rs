@@ -6,11 +6,11 @@ use futures::{StreamExt, stream};
 use model::Verdict;
 
 use crate::{
-    deployment::Rehearsal,
+    deployment::{Failed, Rehearsal},
     fixtures::{FixtureCluster, FixtureFiles, Image, ON_PUSH},
     outcomes::{self, Requested},
     requests::{message, push},
-    scenario::{Failed, until},
+    scenario::until,
 };
 
 const PUSHES: usize = 40;

@@ -12,6 +12,7 @@ mod front;
 mod grants;
 mod iam;
 mod load;
+mod members;
 mod methods;
 mod outcomes;
 mod plan;

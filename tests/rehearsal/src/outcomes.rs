@@ -15,11 +15,11 @@ use model::{ClusterSpec, Verdict};
 use serde_json::Value;
 
 use crate::{
-    deployment::Rehearsal,
+    deployment::{Failed, Rehearsal},
     fixtures::MEASUREMENTS,
     plan::PROJECT,
     requests::commit,
-    scenario::{Failed, until},
+    scenario::until,
 };
 
 /// Requested runs.

@@ -12,8 +12,8 @@ use crate::{
     condition::{Attribute, GrantCondition},
     grants::Grant,
     iam::Uses,
+    members,
     methods::RULES,
-    scenario::members,
 };
 
 const HEAD: &str = "# Permissions

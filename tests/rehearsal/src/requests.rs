@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::{
-    deployment::{Rehearsal, WEBHOOK_SECRET},
+    deployment::{Failed, Rehearsal, WEBHOOK_SECRET},
     front::{Invocation, Source},
     grants::Resource,
+    members,
     plan::PROJECT,
-    scenario::{Failed, members},
     tokens::{GCLOUD, GOOGLE},
 };
 

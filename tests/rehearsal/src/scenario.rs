@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 
 use crate::{
     declared,
-    deployment::Rehearsal,
+    deployment::{Failed, Rehearsal},
     fixtures::{FixtureCluster, FixtureFiles, Image, MEASUREMENTS, ON_PUSH},
     front::{Invocation, Source},
     grants::Resource,
     iam::member,
+    members,
     plan::PROJECT,
     requests::{api, message, operator, push},
     tokens::{self, GCLOUD, GOOGLE},
@@ -26,27 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const QUICK: Duration = Duration::from_secs(30);
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The members of the plan's options, tests/terraform/check.py.
-pub mod members {
-    /// Member that may use the gateway's API.
-    pub const OPERATOR: &str = "group:infra@example.com";
-    /// Member that may open the dashboard.
-    pub const PERSON: &str = "user:a@example.com";
-    /// Member that may request runs by messages.
-    pub const REQUESTER: &str = "serviceAccount:x@other.iam.gserviceaccount.com";
-    /// Member that may read replies to requests.
-    pub const LISTENER: &str = "group:team@example.com";
-    /// Callers without an account, such as GitHub.
-    pub const EVERYONE: &str = "allUsers";
-    /// A user in the operators' group.
-    pub const OPERATOR_EMAIL: &str = "operator@example.com";
-    /// The user who may open the dashboard.
-    pub const PERSON_EMAIL: &str = "a@example.com";
-}
-
-/// The reason why a rehearsal failed.
-pub type Failed = String;
 
 /// Waits until `done` returns a value; fails early at the first denial.
 pub async fn until<T>(

@@ -7,7 +7,6 @@
 mod folder;
 mod hostfile;
 pub mod probe;
-mod rules;
 mod scheduler;
 pub mod script;
 mod settings;

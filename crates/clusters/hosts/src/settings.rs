@@ -1,5 +1,7 @@
 //! Machines reached by ssh, as configured in a workflow.
 
+mod rules;
+
 use std::collections::BTreeMap;
 
 use cluster_api::{ClusterLayout, ReadFile, Settings, SettingsProblems};
@@ -8,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{hostfile, rules};
+use crate::hostfile;
 
 /// Machines reached by ssh from the agent's machine; Open MPI's `mpirun` there starts the ranks. ssh's own configuration
 /// (`~/.ssh/config`, agent, known hosts) applies where nothing else is set; ssh never prompts for a password.

@@ -30,7 +30,6 @@ pub mod objects;
 pub mod probe;
 #[cfg(feature = "client")]
 pub mod rights;
-mod rules;
 #[cfg(feature = "client")]
 mod scheduler;
 #[cfg(feature = "client")]

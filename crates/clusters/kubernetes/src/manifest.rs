@@ -25,7 +25,7 @@ use crate::{
     Kubernetes, Launch, Topology,
     apiserver::HOSTNAME,
     names::{CONTAINER, FENCE, JOB, LABEL, REPLICATED, SSH, name},
-    script, yields,
+    script,
 };
 
 const JOBSET: &str = "jobset.x-k8s.io/v1alpha2";
@@ -43,6 +43,8 @@ const PLUGIN: &str = "/plugin";
 const SLACK: u64 = 1800;
 /// Time to live of an ended JobSet that is not deleted, seconds.
 const KEPT: u64 = 86_400;
+/// Grace period of a pod that yields, seconds. The preempting pod waits until the grace period ends.
+const YIELD_GRACE: i64 = 5;
 
 /// The fields of a JobSet that a job sets (kubernetes-sigs/jobset, v0.9.1, `api/jobset/v1alpha2/jobset_types.go`).
 #[derive(Clone, Debug, Serialize)]
@@ -353,7 +355,7 @@ fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: i64) -> Result<Po
     Ok(PodSpec {
         restart_policy: Some("Never".to_owned()),
         active_deadline_seconds: Some(life),
-        termination_grace_period_seconds: Some(if settings.yields { yields::GRACE } else { 30 }),
+        termination_grace_period_seconds: Some(if settings.yields { YIELD_GRACE } else { 30 }),
         priority_class_name: settings.pod_priority_class.clone(),
         containers: vec![container],
         init_containers: plugin.map(|plugin| vec![plugin]),

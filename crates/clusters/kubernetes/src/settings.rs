@@ -1,13 +1,13 @@
 //! A Kubernetes cluster with JobSet, as configured in a workflow.
 
+mod rules;
+
 use std::collections::BTreeMap;
 
 use cluster_api::{ClusterLayout, Settings, SettingsProblems, Substitution};
 use model::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::rules;
 
 /// Placement and resources of a job's pods, one pod per node. The cluster decides everything not set here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

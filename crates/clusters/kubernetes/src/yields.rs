@@ -6,9 +6,6 @@ use service::PortError;
 
 use crate::{api::NamespacedCluster, objects::text};
 
-/// Grace period of a preempted pod, seconds. The preempting pod waits until the grace period ends.
-pub const GRACE: i64 = 5;
-
 /// Priority of pods without a class if no class is the default (Kubernetes 1.33, `pkg/apis/scheduling/types.go`,
 /// `DefaultPriorityWhenNoDefaultClassExists`).
 const DEFAULT: i32 = 0;

@@ -17,15 +17,24 @@ use std::{
 use cluster_api::JobStatus;
 use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use service::PortError;
 use supervisor::{JobFolder, lock_files};
 
-use crate::{retest::DrainedNode, state::Marks};
+use crate::state::Marks;
 
 /// One job's folder. Every file in it is created once, atomically.
 #[derive(Clone, Debug)]
 pub struct Folder {
     shared: PathBuf,
     name: String,
+}
+
+/// A drained node that a job re-tests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainedNode {
+    pub node: String,
+    /// Drain reason as Slurm reports it.
+    pub reason: String,
 }
 
 /// The recorded end of a job, final once written.
@@ -177,4 +186,21 @@ impl From<FolderEnd> for JobStatus {
             FolderEnd::Yielded { why } => Self::Yielded { why },
         }
     }
+}
+
+/// Reads a job's folder, which may be on a slow network file system.
+pub(crate) async fn read<T: Send + 'static>(
+    folder: &Folder,
+    work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
+) -> Result<T, PortError> {
+    blocking(folder, work).await?.map_err(PortError::transient)
+}
+
+/// Does work in a job's folder on a thread that may wait.
+pub(crate) async fn blocking<T: Send + 'static>(
+    folder: &Folder,
+    work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
+) -> Result<io::Result<T>, PortError> {
+    let folder = folder.clone();
+    tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::transient)
 }

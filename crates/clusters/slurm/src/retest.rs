@@ -6,18 +6,13 @@
 //! only [`cluster_api::Scheduler::return_node`] returns it to service.
 
 use model::{Class, Drained, Failure};
-use serde::{Deserialize, Serialize};
 use service::PortError;
 
-use crate::{Slurm, commands::Commands, folder::Folder, scheduler::read};
-
-/// A drained node that a job re-tests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DrainedNode {
-    pub node: String,
-    /// Drain reason as Slurm reports it.
-    pub reason: String,
-}
+use crate::{
+    Slurm,
+    commands::Commands,
+    folder::{DrainedNode, Folder, read},
+};
 
 pub fn reservation(job: &str) -> String {
     format!("burnin-{job}")

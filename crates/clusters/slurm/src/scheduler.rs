@@ -5,7 +5,7 @@
 //! read from the controller, then from the accounting if it is enabled, and from the job's folder; the first end state recorded
 //! is final.
 
-use std::{ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use cluster_api::{
     FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, SubmittedText, output_folder,
@@ -18,7 +18,7 @@ use service::{Clock, PortError, SystemClock};
 use crate::{
     Slurm,
     commands::Commands,
-    folder::Folder,
+    folder::{Folder, blocking, read},
     retest, script,
     state::{self, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind},
     yields,
@@ -185,24 +185,8 @@ impl SlurmJobs {
     }
 }
 
-/// Reads a job's folder, which may be on a slow network file system.
-pub(crate) async fn read<T: Send + 'static>(
-    folder: &Folder,
-    work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
-) -> Result<T, PortError> {
-    blocking(folder, work).await?.map_err(PortError::transient)
-}
-
 async fn create(folder: &Folder) -> Result<(), PortError> {
     blocking(folder, Folder::create).await?.map_err(|error| unwritable(&folder.path(), &error))
-}
-
-async fn blocking<T: Send + 'static>(
-    folder: &Folder,
-    work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
-) -> Result<io::Result<T>, PortError> {
-    let folder = folder.clone();
-    tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::transient)
 }
 
 /// Returns the Slurm settings of the job's cluster, and the job's folder.

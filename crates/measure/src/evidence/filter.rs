@@ -9,7 +9,11 @@ use std::{
 use memchr::{memchr, memchr_iter, memmem::Finder, memrchr};
 use model::NodeEvidence;
 
-use super::node::{self, Moment, NodeLines};
+use super::{
+    line::EvidenceLine,
+    node::{self, Moment, NodeLines},
+};
+use crate::input::Failing;
 
 /// Beginning of a line of evidence, after the launcher's label.
 const MARK: &str = "burnin evidence: ";
@@ -23,13 +27,6 @@ const NODES: usize = 16_384;
 const LINE: usize = 64 * 1024;
 
 static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(MARK));
-
-/// A line of evidence with its number in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EvidenceLine {
-    pub number: u64,
-    pub text: String,
-}
 
 /// Passes a log on without its lines of evidence. A removed line becomes an empty one, so that line numbers do not
 /// change; removed lines at the end of the log leave no empty line, because an empty line may end a document.
@@ -59,15 +56,6 @@ impl<'a> EvidenceFilter<Box<dyn Read + 'a>> {
             Ok(log) => Box::new(log),
             Err(error) => Box::new(Failing(Some(error))),
         })
-    }
-}
-
-/// A reader whose first read returns the error; later reads return the end of the input.
-struct Failing(Option<io::Error>);
-
-impl Read for Failing {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        self.0.take().map_or(Ok(0), Err)
     }
 }
 

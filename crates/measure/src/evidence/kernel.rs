@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::metric::Subject;
 
-use super::{changes::Changes, filter::EvidenceLine, smi::Gpus};
+use super::{changes::Changes, line::EvidenceLine, smi::Gpus};
 use crate::{format, read_as};
 
 /// The lines, the first of which states the length of the log.

@@ -11,7 +11,7 @@ use model::metric::{
     Subject,
 };
 
-use super::{changes::Changes, filter::EvidenceLine, smi::Gpus};
+use super::{changes::Changes, line::EvidenceLine, smi::Gpus};
 
 /// Inactive links of a GPU.
 #[derive(Debug, PartialEq, Eq)]

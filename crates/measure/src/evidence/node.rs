@@ -12,8 +12,8 @@ use model::{
 
 use super::{
     changes::Changes,
-    filter::EvidenceLine,
     kernel,
+    line::EvidenceLine,
     links::{self, LinkErrors, LinkStates},
     pcie::Replays,
     ports::Ports,

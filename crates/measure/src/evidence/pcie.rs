@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use model::metric::{Severity::Unknown, Subject};
 
-use super::{changes::Changes, filter::EvidenceLine, links::by_gpu, smi::Gpus};
+use super::{changes::Changes, line::EvidenceLine, links::by_gpu, smi::Gpus};
 
 /// Maximum replays of a healthy link, per minute.
 const REPLAYS_PER_MINUTE: u64 = 8;

@@ -9,7 +9,7 @@ use model::metric::{
     Subject,
 };
 
-use super::{changes::Changes, filter::EvidenceLine};
+use super::{changes::Changes, line::EvidenceLine};
 
 /// Counters of a port whose rise is a finding.
 const COUNTERS: [(&str, &str, Severity); 5] = [

@@ -12,7 +12,7 @@ use model::{
     },
 };
 
-use super::{changes::Changes, filter::EvidenceLine};
+use super::{changes::Changes, line::EvidenceLine};
 
 /// Counters whose rise is a finding.
 const COUNTERS: [(&str, &str, Severity); 2] = [

@@ -7,7 +7,18 @@ use ledger::Store;
 use lifecycle::RunState;
 use model::{Fact, Record, RecordEntry, RunId};
 
-use crate::{Happening, Scenario, SimEnd, cloud::Clouds, store::at_once, world::Inner};
+use crate::{Happening, Scenario, cloud::Clouds, store::at_once, world::Inner};
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimEnd {
+    pub run: RunId,
+    /// `completed`, `failed`, ...; `open` if the run did not end.
+    pub conclusion: String,
+    /// `pass`, ...; `None` without a verdict.
+    pub verdict: Option<String>,
+    pub records: usize,
+}
 
 /// A run, from its ledger.
 pub struct CheckedRun {

@@ -9,7 +9,7 @@ mod results;
 
 use std::fmt;
 
-pub use evidence::{CheckedRun, RunFiles};
+pub use evidence::{CheckedRun, RunFiles, SimEnd};
 
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]

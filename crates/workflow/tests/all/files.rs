@@ -68,8 +68,11 @@ fn commented_triggers_are_valid() {
             offered_by(&YamlDocument::parse(name, &whole).unwrap()).unwrap_or_else(|why| panic!("{why}"));
         let on = &offered.on;
         assert_eq!(
-            (on.schedule.len(), on.push.len(), offered.parameters[0].as_str()),
-            (1, 1, "limits.job"),
+            (
+                [on.schedule.len(), on.push.len(), on.build.len(), on.cluster.len()],
+                offered.parameters[0].as_str()
+            ),
+            ([1; 4], "limits.job"),
             "{name}"
         );
         assert!(on.validated_every.is_some() && example[0].starts_with("values: "), "{name}");

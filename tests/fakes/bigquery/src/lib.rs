@@ -16,6 +16,7 @@ pub mod engine;
 mod fault;
 mod load;
 mod query;
+mod refusal;
 mod rest;
 
 use std::{

@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rusqlite::{Connection, types::Value as Cell};
 use serde_json::{Map, Value, json};
 
-use crate::{BigQueryState, Fault, Inner, On, TableColumn, rest::Refusal};
+use crate::{BigQueryState, Fault, Inner, On, TableColumn, refusal::Refusal};
 
 /// Known fields of a load; a job with others is rejected, so that no field is ignored.
 const UNDERSTOOD: [&str; 8] = [

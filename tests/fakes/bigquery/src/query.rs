@@ -8,7 +8,7 @@ use rusqlite::{
 };
 use serde_json::{Value, json};
 
-use crate::{Inner, load::micros, rest::Refusal};
+use crate::{Inner, load::micros, refusal::Refusal};
 
 fn invalid(why: impl Into<String>) -> Refusal {
     Refusal::new(400, "invalidQuery", why)

@@ -7,7 +7,7 @@ use cluster_api::{
     settings::{ProblemList, not_a_debug_level, not_a_path, not_a_variable, not_in_range, shown},
 };
 
-use crate::{Host, Hosts};
+use super::{Host, Hosts};
 
 const MOST_HOSTS: u32 = 4096;
 /// Maximum length of a host name or variable name, bytes.

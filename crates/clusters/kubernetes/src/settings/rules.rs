@@ -6,7 +6,7 @@ use cluster_api::{
     settings::{ProblemList, not_a_debug_level, not_a_path, not_a_variable, not_in_range, shown},
 };
 
-use crate::{ApiAccess, Kubernetes, Launch, Topology};
+use super::{ApiAccess, Kubernetes, Launch, Topology};
 
 /// Maximum length of an object name, bytes.
 const LONGEST: usize = 253;

@@ -1,0 +1,38 @@
+use std::io;
+
+use ledger::StoreError;
+use model::RunId;
+
+/// Reason why a bundle cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The run does not exist.
+    #[error("run {0} does not exist")]
+    NoRun(RunId),
+    /// The run is not closed.
+    #[error("{0} is still open; a bundle requires a closed run")]
+    Open(RunId),
+    /// The ledger does not describe a valid run.
+    #[error("the ledger of {run} cannot be read: {why}")]
+    Damaged {
+        /// Run with the damaged ledger.
+        run: RunId,
+        why: String,
+    },
+    /// An object changed between two reads.
+    #[error("{0} changed while it was read")]
+    Changed(String),
+    /// An artifact differs from its manifest or the ledger, so the bundle is not signed.
+    #[error("artefact {name}: {why}; it was changed after the run, and is not signed")]
+    Artifact {
+        /// Object name in the bucket.
+        name: String,
+        why: String,
+    },
+    /// The store request failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The bundle could not be written.
+    #[error("the bundle cannot be written: {0}")]
+    Io(#[from] io::Error),
+}

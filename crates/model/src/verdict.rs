@@ -1,0 +1,77 @@
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Judgement of the cluster by its measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// All requested measurements exist and meet the criteria.
+    Pass,
+    /// A measurement violates the criteria.
+    Fail,
+    /// Data needed for a pass or a fail is missing.
+    Inconclusive,
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Inconclusive => "inconclusive",
+        })
+    }
+}
+
+/// One reason of a verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reason {
+    /// Stable code, listed in the documentation.
+    pub code: String,
+    /// Verdict that this reason supports.
+    pub weighs: Verdict,
+    /// Explanation for display.
+    pub text: String,
+}
+
+impl Reason {
+    /// A reason that supports the verdict `weighs`.
+    pub fn new(weighs: Verdict, code: &str, text: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), weighs, text: text.into() }
+    }
+}
+
+/// The measurements were judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerdictReached {
+    /// Verdict on the measurements.
+    pub verdict: Verdict,
+    /// Reasons of the verdict. A pass also has reasons.
+    pub reasons: Vec<Reason>,
+    /// Name and digest of the criteria.
+    pub criteria: String,
+    /// Digest of the baseline; `None` without a baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// Environment of the measurement, field by field.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fingerprint: BTreeMap<String, String>,
+    /// SHA-256 of the judged log, hex; `None` without a log.
+    pub log_sha256: Option<String>,
+    /// Object name of the full verdict in the artefact bucket.
+    pub object: String,
+    /// The parsed logs; `None` if they were judged before this object existed, or are too large for one object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurements: Option<MeasurementsFile>,
+}
+
+/// The stored parsed logs of a run: `measurements.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasurementsFile {
+    /// Object name in the artefact bucket.
+    pub object: String,
+    /// SHA-256 of the object, hex.
+    pub sha256: String,
+}
