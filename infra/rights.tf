@@ -113,3 +113,16 @@ resource "google_secret_manager_secret_iam_member" "channel" {
   role      = "roles/secretmanager.secretAccessor"
   member    = google_service_account.holder["notifier"].member
 }
+
+# Secrets of workflows' builds: Cloud Build reads them with the account of the build.
+resource "google_secret_manager_secret_iam_member" "build" {
+  for_each = merge([
+    for build, secrets in var.build_secrets : {
+      for secret in secrets : "${build} ${secret}" => { build = build, secret = secret }
+    }
+  ]...)
+  project   = var.project
+  secret_id = each.value.secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.holder[each.value.build].member
+}

@@ -97,6 +97,17 @@ variable "channels" {
   }
 }
 
+variable "build_secrets" {
+  description = "Secret Manager secrets that steps of workflows read (`availableSecrets`), by the account of the build: image-build, cluster-build."
+  type        = map(set(string))
+  default     = {}
+
+  validation {
+    condition     = alltrue([for build in keys(var.build_secrets) : contains(["image-build", "cluster-build"], build)])
+    error_message = "expected the keys image-build and cluster-build."
+  }
+}
+
 variable "link" {
   description = "URL template of a run in notices, with {run} in it; null: no link."
   type        = string

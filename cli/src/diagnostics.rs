@@ -8,24 +8,24 @@ const WIDTH: usize = 120;
 
 /// Severity shown in the title of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub enum ProblemSeverity {
     Error,
     Warning,
 }
 
 /// Each problem with its line, separated by empty lines.
-pub fn rendered(problems: &[FileProblem], severity: Severity, colours: bool) -> String {
+pub fn rendered(problems: &[FileProblem], severity: ProblemSeverity, colours: bool) -> String {
     let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
     let renderer = renderer.term_width(WIDTH);
     let all: Vec<_> = problems.iter().map(|problem| one(problem, severity, &renderer)).collect();
     all.join("\n\n")
 }
 
-fn one(problem: &FileProblem, severity: Severity, renderer: &Renderer) -> String {
+fn one(problem: &FileProblem, severity: ProblemSeverity, renderer: &Renderer) -> String {
     let FileProblem { file, position, field, message, help, excerpt } = problem;
     let level = match severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
+        ProblemSeverity::Error => Level::ERROR,
+        ProblemSeverity::Warning => Level::WARNING,
     };
     let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
     // Files may contain any characters; only the renderer writes escape sequences.

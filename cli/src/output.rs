@@ -20,7 +20,7 @@ use serde_json::ser::{CharEscape, Formatter};
 
 use crate::{
     args::ColourChoice,
-    diagnostics::{self, Severity},
+    diagnostics::{self, ProblemSeverity},
     exit::{CliError, Exit},
 };
 
@@ -227,7 +227,7 @@ pub fn report_error(error: &CliError) {
     if error.problems.is_empty() {
         return note(format_args!("error: {}", error.message));
     }
-    note_styled(&diagnostics::rendered(&error.problems, Severity::Error, colours(&io::stderr())));
+    note_styled(&diagnostics::rendered(&error.problems, ProblemSeverity::Error, colours(&io::stderr())));
     if error.problems.len() > 1 {
         note(format_args!("\nerror: {} problems", error.problems.len()));
     }

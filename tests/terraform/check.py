@@ -24,6 +24,7 @@ OPTIONS = {
     "listeners": {"team": "group:team@example.com"},
     "repository": {"owner": "acme", "name": "burnin"},
     "channels": {"ops.url": "ops-url", "ops.key": "ops-key", "github.token": "token"},
+    "build_secrets": {"image-build": ["registry-login"], "cluster-build": ["ssh-key"]},
     "link": "https://runs.example/{run}",
     "otlp_endpoint": "https://otlp.example",
     "kms_key": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
@@ -41,6 +42,9 @@ PLANTED = (
     ("services.tf", "    startup_probe {", "    start_probe {", "Unsupported block type"),
     ("services.tf", "template[0].containers[0].image", "template[0].containers[0].picture", "Unsupported attribute"),
     ("scheduler.tf", "  http_target {", "  http_target {\n  }\n  http_target {", "Too many http_target blocks"),
+    ("services.tf", "INGRESS_TRAFFIC_INTERNAL_ONLY", "INGRESS_TRAFFIC_INTERNAL", "to be one of"),
+    ("warehouse.tf", 'type  = "DAY"', 'type  = "DAILY"', "to be one of"),
+    ("scheduler.tf", "  http_target {", '  pubsub_target {\n    topic_name = "projects/p/topics/t"\n  }\n  http_target {', "Invalid combination of arguments"),
     ("rights.json", '"right": "create"', '"right": "make"', "Invalid index"),
     ("variables.tf", 'variable "link"', 'variable "links"', "Reference to undeclared input variable"),
 )
@@ -77,7 +81,7 @@ def fail(what, output):
 
 
 def combinations():
-    """No option, each option alone, all options but one, all options."""
+    """No option, each option alone, all options but one, all options. Every two options are planned with both, one, the other and none."""
     yield "no option", {}
     for name in OPTIONS:
         yield f"{name} alone", {name: OPTIONS[name]}

@@ -1,11 +1,14 @@
 """A stand-in for Terraform's providers, with their schemas (schemas.json) and without a cloud: plans, applies to the state, and reads
-back what it applied. Terraform connects by TF_REATTACH_PROVIDERS, so that it fetches no provider.
+back what it applied. Terraform connects by TF_REATTACH_PROVIDERS, so that it fetches no provider. The bindings behind schemas.json state no
+enumerations and conflicts; rules.json has those of the Go sources of google 6.50.0 (`google/services/*/resource_*.go`: `ValidateEnum`,
+`StringInSlice`, `ConflictsWith`, `ExactlyOneOf`, `AtLeastOneOf`, `RequiredWith`).
 
     provider.py    prints its address and serves until its standard input ends
 """
 
 import json
 import pathlib
+import re
 import sys
 from concurrent import futures
 
@@ -15,6 +18,7 @@ from tf.gen import tfplugin_pb2 as pb
 from tf.gen import tfplugin_pb2_grpc as rpc
 
 SCHEMAS = json.loads((pathlib.Path(__file__).parent / "schemas.json").read_text())
+RULES = json.loads((pathlib.Path(__file__).parent / "rules.json").read_text())
 # Terraform's encoding of a value that is known only after the apply.
 UNKNOWN = msgpack.ExtType(0, b"\0")
 NESTING = {"single": pb.Schema.NestedBlock.SINGLE, "list": pb.Schema.NestedBlock.LIST, "set": pb.Schema.NestedBlock.SET}
@@ -79,6 +83,47 @@ def applied(value, of, path):
     return value
 
 
+def values(value, path):
+    """The values at a path of a rule, in all blocks that exist."""
+    if isinstance(value, list):
+        return [found for element in value for found in values(element, path)]
+    if not path or not isinstance(value, dict):
+        return [] if path or value is None else [value]
+    return values(value.get(path[0]), path[1:])
+
+
+def is_set(value):
+    """Whether a configuration has this argument or block; 0, false and an empty text count."""
+    return value is not None and value != []
+
+
+def problems(kind, config):
+    """Violations of the provider's own rules, in the words of its SDK (`helper/schema/schema.go`, `helper/validation`). Unknown values count as
+    valid. An empty text is an absent one for enumerations."""
+    for path, rule in RULES.get(kind, {}).items():
+        parts = path.split(".")
+        for value in values(config, parts):
+            known = not isinstance(value, msgpack.ExtType)
+            if "enum" in rule and known and value not in rule["enum"]:
+                yield f'expected {path} to be one of {rule["enum"]}, got {value}'
+            if "pattern" in rule and known and not re.search(rule["pattern"], value):
+                yield f"invalid value for {path}: {value}"
+        given = any(is_set(value) for value in values(config, parts))
+        paths = lambda name: [other.replace(".0", "") for other in rule.get(name, [])]
+        present = lambda name: [other for other in paths(name) if any(map(is_set, values(config, other.split("."))))]
+        if given and (others := [other for other in present("conflicts") if other != path]):
+            yield f'Conflicting configuration arguments: "{path}": conflicts with {", ".join(others)}'
+        if given and len(present("required_with")) < len(paths("required_with")):
+            yield f'Missing required argument: "{path}": all of {", ".join(paths("required_with"))} must be specified'
+        # The rule holds in a block that exists.
+        if len(parts) > 1 and not any(map(is_set, values(config, parts[:-1]))):
+            continue
+        if "exactly_one" in rule and len(present("exactly_one")) != 1:
+            yield f'Invalid combination of arguments: "{path}": one of {", ".join(paths("exactly_one"))} must be specified'
+        if "at_least_one" in rule and not present("at_least_one"):
+            yield f'Missing required argument: "{path}": one of {", ".join(paths("at_least_one"))} must be specified'
+
+
 class Provider(rpc.ProviderServicer):
     """Protocol version 6."""
 
@@ -96,7 +141,8 @@ class Provider(rpc.ProviderServicer):
         return pb.ConfigureProvider.Response()
 
     def ValidateResourceConfig(self, request, context):
-        return pb.ValidateResourceConfig.Response()
+        found = [pb.Diagnostic(severity=pb.Diagnostic.ERROR, summary=problem) for problem in problems(request.type_name, decode(request.config) or {})]
+        return pb.ValidateResourceConfig.Response(diagnostics=found)
 
     def ValidateDataResourceConfig(self, request, context):
         return pb.ValidateDataResourceConfig.Response()

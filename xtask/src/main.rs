@@ -21,14 +21,14 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 struct Xtask {
     #[command(subcommand)]
-    what: Task,
+    what: XtaskCommand,
     /// Only compare with the existing files.
     #[arg(long, global = true)]
     check: bool,
 }
 
 #[derive(Subcommand)]
-enum Task {
+enum XtaskCommand {
     /// JSON Schemas of events, files and documents.
     Schemas,
     /// Dependencies between crates, and import cycles within them.
@@ -43,13 +43,15 @@ fn main() -> ExitCode {
     let Xtask { what, check } = Xtask::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let done = match what {
-        Task::Style => style::check(&root),
-        Task::Schemas => settle(&root, Path::new("schemas"), schemas::all(), check),
-        Task::Rooms => cycles::check(&root).and_then(|()| rooms::drawing(&root)).and_then(|drawing| {
-            let files = BTreeMap::from([(PathBuf::from("tests/rooms.out"), drawing)]);
-            settle(&root, Path::new("tests/rooms.out"), files, check)
-        }),
-        Task::Rights => rights::check(&root),
+        XtaskCommand::Style => style::check(&root),
+        XtaskCommand::Schemas => settle(&root, Path::new("schemas"), schemas::all(), check),
+        XtaskCommand::Rooms => {
+            cycles::check(&root).and_then(|()| rooms::drawing(&root)).and_then(|drawing| {
+                let files = BTreeMap::from([(PathBuf::from("tests/rooms.out"), drawing)]);
+                settle(&root, Path::new("tests/rooms.out"), files, check)
+            })
+        }
+        XtaskCommand::Rights => rights::check(&root),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

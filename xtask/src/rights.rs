@@ -16,14 +16,14 @@ const HINTS: [&str; 4] = ["open/", "clusters/open/", "requests/open/", "notices/
 struct Rights {
     buckets: BTreeMap<String, String>,
     rights: BTreeMap<String, String>,
-    services: BTreeMap<String, Service>,
-    agent: Agent,
+    services: BTreeMap<String, ServiceRights>,
+    agent: AgentRights,
     builds: BTreeMap<String, Build>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Service {
+struct ServiceRights {
     /// Service whose image it runs, if it has no image of its own.
     image: Option<String>,
     /// Memory limit of its container; services that read the measurements of whole clusters need more than the default.
@@ -45,7 +45,7 @@ struct Service {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Agent {
+struct AgentRights {
     says: Vec<String>,
     objects: Vec<Grant>,
 }
@@ -191,7 +191,7 @@ mod tests {
             prefix: prefix.map(str::to_owned),
         };
         type Change = Box<dyn Fn(&mut Rights)>;
-        fn on(name: &'static str, change: impl Fn(&mut Service) + 'static) -> Change {
+        fn on(name: &'static str, change: impl Fn(&mut ServiceRights) + 'static) -> Change {
             Box::new(move |rights| change(rights.services.get_mut(name).unwrap()))
         }
         let changes: Vec<(&str, Change)> = vec![

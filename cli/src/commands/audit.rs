@@ -24,12 +24,12 @@ const NAMED: usize = 6;
 
 /// Evidence of nodes, and the version of NCCL by check or log.
 #[derive(Default)]
-struct Found {
+struct AuditEvidence {
     evidence: Vec<NodeEvidence>,
     nccl: Vec<(String, String)>,
 }
 
-impl Found {
+impl AuditEvidence {
     fn add(&mut self, source: &str, reading: &Reading) {
         self.evidence.extend(reading.evidence.iter().cloned());
         for version in reading.tables.iter().filter_map(|table| table.nccl_version.as_ref()) {
@@ -47,7 +47,7 @@ impl Found {
 
 /// Compares the evidence in logs.
 pub fn logs(logs: &[PathBuf], output: Output) -> Result<Exit, CliError> {
-    let mut found = Found::default();
+    let mut found = AuditEvidence::default();
     for log in logs {
         found.add(&log.display().to_string(), &parse::listen(log, &ReadFormat::Detected)?.0);
     }
@@ -57,7 +57,7 @@ pub fn logs(logs: &[PathBuf], output: Output) -> Result<Exit, CliError> {
 /// Compares the evidence of all checks of a run.
 pub async fn run(data: DataFolder, run: &RunId, output: Output) -> Result<Exit, CliError> {
     let (_, state) = data.state(run).await?;
-    let mut found = Found::default();
+    let mut found = AuditEvidence::default();
     for check in state.checks() {
         let report = data.run_report(run, Some(check)).await?;
         let source =

@@ -28,7 +28,7 @@ pub async fn logs(
         None => None,
     };
     let mut live = LiveOutput::new(&data);
-    let mut printed = Printed::default();
+    let mut printed = PrintedLogs::default();
     loop {
         let (_, state) = data.state(run).await?;
         if follow {
@@ -64,14 +64,14 @@ pub async fn logs(
 
 /// The logs printed so far.
 #[derive(Default)]
-struct Printed {
+struct PrintedLogs {
     /// Name of the last printed log: its next lines need no header.
     last: Option<String>,
     /// Names of the collected logs printed so far; a collected log does not change.
     complete: BTreeSet<String>,
 }
 
-impl Printed {
+impl PrintedLogs {
     fn print(&mut self, file: &str, text: &str) {
         if self.last.as_deref() != Some(file) {
             self.last = Some(file.to_owned());

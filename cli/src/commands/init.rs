@@ -16,7 +16,7 @@ use crate::{
 use self::{
     detect::Detected,
     install::{Installed, install},
-    kinds::Starter,
+    kinds::StarterFile,
 };
 
 /// Writes a workflow and its files into `folder`, and prints the next commands.
@@ -37,7 +37,7 @@ pub fn schema(kind: SchemaKind) -> Exit {
 
 fn summary(
     folder: &Path,
-    starter: &Starter,
+    starter: &StarterFile,
     detected: &Detected,
     written: &[String],
     unchanged: usize,

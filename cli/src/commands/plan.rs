@@ -12,7 +12,7 @@ use workflow::{FileProblem, Offered, Override, Resolved, SourceArchive};
 
 use crate::{
     commands::{note_styled, print_plain},
-    diagnostics::{self, Severity},
+    diagnostics::{self, ProblemSeverity},
     exit::{CliError, Exit},
     output::{self, wrapped},
 };
@@ -32,7 +32,11 @@ pub fn check(path: &Path, values: Option<&Path>, set: &[Override], strict: bool)
 /// Prints warnings on standard error.
 pub fn warn(warnings: &[FileProblem]) {
     if !warnings.is_empty() {
-        note_styled(&diagnostics::rendered(warnings, Severity::Warning, output::colours(&std::io::stderr())));
+        note_styled(&diagnostics::rendered(
+            warnings,
+            ProblemSeverity::Warning,
+            output::colours(&std::io::stderr()),
+        ));
     }
 }
 

@@ -83,10 +83,10 @@ impl FromStr for Emulator {
 }
 
 pub struct CloudStorage {
-    inner: Arc<Inner>,
+    inner: Arc<ClientState>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ClientState {
     bucket: String,
     emulator: Option<Emulator>,
     patience: Patience,
@@ -108,7 +108,7 @@ impl CloudStorage {
     /// Replaces the default timeouts, which are the timeouts for a push.
     pub fn with_patience(bucket: &str, emulator: Option<Emulator>, patience: Patience) -> Self {
         let bucket = bucket.to_owned();
-        Self { inner: Arc::new(Inner { bucket, emulator, patience, clients: OnceCell::new() }) }
+        Self { inner: Arc::new(ClientState { bucket, emulator, patience, clients: OnceCell::new() }) }
     }
 
     fn tries(&self) -> Tries {
@@ -132,7 +132,7 @@ impl CloudStorage {
     }
 }
 
-impl Inner {
+impl ClientState {
     fn resource(&self) -> String {
         format!("projects/_/buckets/{}", self.bucket)
     }

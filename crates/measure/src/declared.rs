@@ -103,10 +103,10 @@ pub struct JsonRule {
 
 /// A checked [`Declaration`].
 #[derive(Clone, Debug)]
-pub struct Declared(Arc<Rules>);
+pub struct Declared(Arc<LineRules>);
 
 #[derive(Debug)]
-struct Rules {
+struct LineRules {
     begin: Option<Regex>,
     end: Option<Regex>,
     context: Vec<Regex>,
@@ -174,7 +174,7 @@ impl Declared {
         let (head, input) = input::beginning(input)?;
         let labels = Labels::of(&head);
         let rules = self.0.clone();
-        let new = move || -> Box<dyn Lines> { Box::new(State::new(rules.clone(), None)) };
+        let new = move || -> Box<dyn Lines> { Box::new(ProcessReader::new(rules.clone(), None)) };
         input::read(NAME, labels, &new, head, input)
     }
 
@@ -188,7 +188,8 @@ impl Declared {
         let labels = Labels::of(&head);
         let matches = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (rules, into) = (self.0.clone(), matches.clone());
-        let new = move || -> Box<dyn Lines> { Box::new(State::new(rules.clone(), Some(into.clone()))) };
+        let new =
+            move || -> Box<dyn Lines> { Box::new(ProcessReader::new(rules.clone(), Some(into.clone()))) };
         let reading = input::read(NAME, labels, &new, head, input)?;
         let found = matches.lock().map(|mut matches| std::mem::take(&mut *matches)).unwrap_or_default();
         Ok((reading, found))
@@ -198,8 +199,8 @@ impl Declared {
 type Matches = Arc<std::sync::Mutex<Vec<Matched>>>;
 
 /// Reads the output of one process.
-struct State {
-    rules: Arc<Rules>,
+struct ProcessReader {
+    rules: Arc<LineRules>,
     matches: Option<Matches>,
     json: Documents,
     /// Groups of the last match of each context pattern.
@@ -212,8 +213,8 @@ struct State {
     broken: bool,
 }
 
-impl State {
-    fn new(rules: Arc<Rules>, matches: Option<Matches>) -> Self {
+impl ProcessReader {
+    fn new(rules: Arc<LineRules>, matches: Option<Matches>) -> Self {
         let (context, seen) = (vec![Vec::new(); rules.context.len()], vec![false; rules.must_see.len()]);
         let begun = rules.begin.is_none();
         Self {
@@ -239,7 +240,7 @@ impl State {
     }
 
     /// Adds a value, or a metric without value if the program states that it cannot measure.
-    fn found(&mut self, cell: Cell<'_>, line: Line<'_>, out: &mut Out) {
+    fn found(&mut self, cell: ReadCell<'_>, line: Line<'_>, out: &mut Out) {
         self.values += 1;
         self.ended = false;
         let rules = self.rules.clone();
@@ -286,12 +287,16 @@ impl State {
                 line.number,
                 value.as_str()
             ));
-            let cell =
-                Cell { value: value.as_str(), unit, groups, reason: Some("the value is a part of a number") };
+            let cell = ReadCell {
+                value: value.as_str(),
+                unit,
+                groups,
+                reason: Some("the value is a part of a number"),
+            };
             self.found(cell, line, out);
             return true;
         }
-        self.found(Cell { value: value.as_str(), unit, groups, reason: None }, line, out);
+        self.found(ReadCell { value: value.as_str(), unit, groups, reason: None }, line, out);
         true
     }
 
@@ -331,7 +336,7 @@ impl State {
                 name => groups.push((name, word)),
             }
         }
-        self.found(Cell { value, unit, groups, reason: None }, line, out);
+        self.found(ReadCell { value, unit, groups, reason: None }, line, out);
         true
     }
 
@@ -362,14 +367,14 @@ impl State {
                 .filter(|(name, _)| *name != "unit")
                 .map(|(name, text)| (*name, &**text))
                 .collect();
-            self.found(Cell { value: &text, unit: unit.as_deref(), groups, reason: None }, at, out);
+            self.found(ReadCell { value: &text, unit: unit.as_deref(), groups, reason: None }, at, out);
         });
         if self.values > before { LogEnd::Complete } else { LogEnd::Empty }
     }
 }
 
 /// Content of one line or JSON value: a measured value, or the reason for its absence.
-struct Cell<'a> {
+struct ReadCell<'a> {
     value: &'a str,
     unit: Option<&'a str>,
     groups: Vec<(&'a str, &'a str)>,
@@ -377,7 +382,7 @@ struct Cell<'a> {
     reason: Option<&'a str>,
 }
 
-impl Lines for State {
+impl Lines for ProcessReader {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let rules = self.rules.clone();
         if rules.json.is_some() {
@@ -427,7 +432,7 @@ impl Lines for State {
         for (at, regex) in rules.unmeasurable.iter().enumerate() {
             if let Some(captures) = regex.captures(line.text).filter(|_| !taken && line.whole) {
                 self.matched(line, || format!("unmeasurable[{at}]"));
-                let cell = Cell {
+                let cell = ReadCell {
                     value: "",
                     unit: None,
                     groups: groups(regex, &captures),

@@ -57,7 +57,7 @@ pub(crate) const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct Burn {
-    gpus: Vec<Progress>,
+    gpus: Vec<BurnProgress>,
     /// GPUs of the header, by index.
     known: BTreeSet<u32>,
     initialized: BTreeSet<u32>,
@@ -69,7 +69,7 @@ struct Burn {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Progress {
+struct BurnProgress {
     rate: Option<Number>,
     errors: Option<Number>,
     temperature: Option<Number>,
@@ -115,7 +115,7 @@ impl Lines for Burn {
 
     fn finish(&mut self, out: &mut Out) -> LogEnd {
         for index in 0..self.gpus.len() {
-            let Progress { rate, errors, temperature, died } = self.gpus[index];
+            let BurnProgress { rate, errors, temperature, died } = self.gpus[index];
             let gpu = self.device(u32::try_from(index).unwrap_or(u32::MAX));
             for (known, number) in [(&THROUGHPUT, rate), (&ERRORS, errors), (&TEMPERATURE, temperature)] {
                 match number {
@@ -196,7 +196,7 @@ impl Burn {
         let parts = rates.zip(errors).zip(temperatures);
         for (index, ((rate, errors), temperature)) in parts.take(GPUS as usize).enumerate() {
             if self.gpus.len() <= index {
-                self.gpus.push(Progress::default());
+                self.gpus.push(BurnProgress::default());
             }
             let gpu = &mut self.gpus[index];
             let (products, rate) = rate.split_once('(')?;

@@ -7,7 +7,7 @@ use model::measurement::Reading;
 use crate::{
     lines::{self, Lines},
     out::Out,
-    prefix::Labels,
+    prefix::LogPrefixes,
 };
 
 /// Size of the beginning of a log that decides its format, bytes.
@@ -23,7 +23,7 @@ const SHORT: usize = HEAD / 4;
 /// Returns an error if the reader fails.
 pub(crate) fn read(
     format: &str,
-    labels: Labels,
+    labels: LogPrefixes,
     new: &dyn Fn() -> Box<dyn Lines>,
     beginning: Vec<u8>,
     input: impl Read,

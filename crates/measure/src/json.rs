@@ -14,7 +14,7 @@ use crate::{
     text::{Phrase, find_near},
 };
 
-pub(crate) use documents::Documents;
+pub(crate) use documents::JsonDocuments;
 
 /// Maximum size of a document, bytes.
 pub(crate) const LONGEST: usize = 6 << 20;
@@ -91,7 +91,7 @@ impl<'a> Document<'a> {
     }
 
     /// Parses the document at the start of a log's lines; returns it with its length. `None` if there is none, or if it differs
-    /// from the document that [`Documents`] would find: lines within a string, empty lines, or lines from
+    /// from the document that [`JsonDocuments`] would find: lines within a string, empty lines, or lines from
     /// which the reader removes a part. The first line has `first` bytes.
     fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<JsonNode>) -> Option<(Self, usize)> {
         static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");

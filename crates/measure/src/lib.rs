@@ -59,7 +59,7 @@ pub use declared::{Declaration, Declared, JsonRule, Matched, Problem, TableRule}
 pub use format::{Format, Known};
 pub use registry::{FORMATS, format, with_units};
 
-use crate::{format::Reader, prefix::Labels};
+use crate::{format::Reader, prefix::LogPrefixes};
 
 /// Reads a log to its end. Its format is detected from its first MiB; a log of unknown format is read as nccl-tests.
 ///
@@ -86,8 +86,8 @@ pub fn read_as(format: &Format, input: impl io::Read) -> io::Result<Reading> {
 fn all(format: &Format, head: Vec<u8>, input: impl Read) -> io::Result<Reading> {
     let (labels, new) = match format.reader {
         Reader::Nccl => return nccl::read(Cursor::new(head).chain(input)),
-        Reader::Lines(new) => (Labels::of(&head), new),
-        Reader::Raw(new) => (Labels::RAW, new),
+        Reader::Lines(new) => (LogPrefixes::of(&head), new),
+        Reader::Raw(new) => (LogPrefixes::RAW, new),
     };
     input::read(format.name, labels, &new, head, input)
 }

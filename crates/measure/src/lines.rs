@@ -11,7 +11,7 @@ use model::{measurement::LogEnd, metric::Subject};
 
 use crate::{
     out::Out,
-    prefix::{Labels, Origin},
+    prefix::{LineOrigin, LogPrefixes},
     text::{find_near, text_of},
 };
 
@@ -54,7 +54,7 @@ pub(crate) trait Lines {
 pub(crate) fn read(
     beginning: Vec<u8>,
     input: impl Read,
-    labels: Labels,
+    labels: LogPrefixes,
     new: &dyn Fn() -> Box<dyn Lines>,
     out: &mut Out,
 ) -> io::Result<LogEnd> {
@@ -84,10 +84,10 @@ pub(crate) fn read(
 }
 
 struct Processes<'n> {
-    labels: Labels,
+    labels: LogPrefixes,
     new: &'n dyn Fn() -> Box<dyn Lines>,
     out: &'n mut Out,
-    streams: Vec<Stream>,
+    streams: Vec<ProcessStream>,
     /// Index of each stream by its label.
     places: BTreeMap<String, usize>,
     /// The stream of the last line.
@@ -99,7 +99,7 @@ struct Processes<'n> {
 }
 
 /// The output of one process.
-struct Stream {
+struct ProcessStream {
     label: String,
     subject: Subject,
     lines: Box<dyn Lines>,
@@ -140,8 +140,8 @@ impl Processes<'_> {
 
     /// Reads a piece that may have a prefix, or differs from most in another way; returns the number of bytes that were taken, if they
     /// are more than the piece.
-    fn examine(&mut self, piece: Piece<'_>, scratch: &mut Vec<u8>) -> usize {
-        let Piece { text, number, whole, first, position, ahead } = piece;
+    fn examine(&mut self, piece: LinePiece<'_>, scratch: &mut Vec<u8>) -> usize {
+        let LinePiece { text, number, whole, first, position, ahead } = piece;
         self.out.position = position;
         let Some(line) = text else {
             self.out.error(&format!("line {number} exceeds {} MiB", LINE >> 20));
@@ -177,9 +177,9 @@ impl Processes<'_> {
     }
 
     /// Makes the stream of a process the current one; returns `false` if the maximum of [`PROCESSES`] is reached.
-    fn select(&mut self, origin: Origin<'_>) -> bool {
+    fn select(&mut self, origin: LineOrigin<'_>) -> bool {
         self.is_unlabelled = false;
-        let is_current = |stream: &Stream| {
+        let is_current = |stream: &ProcessStream| {
             let length = origin.outer.len() + origin.label.len();
             // Comparing empty texts is slow: their address is invalid, which some processors handle by an exception.
             if length == 0 || stream.label.len() != length {
@@ -202,12 +202,12 @@ impl Processes<'_> {
             self.ended = Some(LogEnd::Truncated);
             return false;
         }
-        let Origin { node, rank, .. } = origin;
+        let LineOrigin { node, rank, .. } = origin;
         let subject = Subject { node: node.map(|node| self.out.name(node)), rank, ..Subject::default() };
         self.out.origin.clone_from(&subject);
         self.current = self.streams.len();
         self.places.insert(label.clone(), self.current);
-        self.streams.push(Stream { label, subject, lines: (self.new)() });
+        self.streams.push(ProcessStream { label, subject, lines: (self.new)() });
         true
     }
 
@@ -249,7 +249,7 @@ fn is_wrapped(line: &str) -> bool {
 }
 
 /// Text between two terminators.
-struct Piece<'a> {
+struct LinePiece<'a> {
     /// The text, or bytes that are not UTF-8; absent if it exceeds the maximum.
     text: Option<Result<&'a str, &'a [u8]>>,
     number: u64,
@@ -274,7 +274,7 @@ fn split(beginning: Vec<u8>, mut input: impl Read, processes: &mut Processes<'_>
         if block_end == filled {
             if from == 0 && filled == LINE {
                 if !std::mem::replace(&mut skipping, true) {
-                    let piece = Piece { text: None, number, whole: false, first, position: 0, ahead: "" };
+                    let piece = LinePiece { text: None, number, whole: false, first, position: 0, ahead: "" };
                     processes.examine(piece, &mut scratch);
                 }
                 from = filled;
@@ -321,7 +321,7 @@ fn split(beginning: Vec<u8>, mut input: impl Read, processes: &mut Processes<'_>
                 let line = text.map_or_else(|_| utf8(&block[from..end]), |text| Ok(&text[from..end]));
                 let ahead = clean.get(from..).unwrap_or_default();
                 let piece =
-                    Piece { text: Some(line), number, whole: true, first, position: start + from, ahead };
+                    LinePiece { text: Some(line), number, whole: true, first, position: start + from, ahead };
                 let taken = processes.examine(piece, &mut scratch);
                 next = next.max(from + taken);
             }
@@ -338,7 +338,8 @@ fn split(beginning: Vec<u8>, mut input: impl Read, processes: &mut Processes<'_>
     };
     if filled > 0 && !skipping {
         let text = Some(utf8(&buffer[..filled]));
-        processes.examine(Piece { text, number, whole: false, first, position: 0, ahead: "" }, &mut scratch);
+        processes
+            .examine(LinePiece { text, number, whole: false, first, position: 0, ahead: "" }, &mut scratch);
     }
     end
 }

@@ -85,7 +85,7 @@ pub(crate) const FORMAT: Format = Format {
 #[derive(Default)]
 struct Copies {
     json: Documents,
-    test: Option<Test>,
+    test: Option<NvbandwidthTest>,
     tests: u64,
     /// The tests in the order of the log.
     order: Vec<Listed>,
@@ -103,15 +103,15 @@ enum Listed {
 }
 
 #[derive(Default)]
-struct Test {
+struct NvbandwidthTest {
     name: String,
     metric: TestName,
-    matrix: Option<Matrix>,
+    matrix: Option<PrintedMatrix>,
 }
 
 /// One matrix, whose values are added row by row.
 #[derive(Default)]
-struct Matrix {
+struct PrintedMatrix {
     unit: String,
     /// Whether the rows are GPUs, like the columns.
     pairs: bool,
@@ -124,7 +124,7 @@ struct Matrix {
     rounding: f64,
 }
 
-impl Matrix {
+impl PrintedMatrix {
     fn of(description: &str) -> Self {
         let unit = description.rsplit_once('(').and_then(|(_, unit)| unit.strip_suffix(')'));
         Self {
@@ -221,7 +221,8 @@ impl Lines for Copies {
                 self.noted = false;
                 let name = short(rest.trim_end_matches('.')).to_owned();
                 self.add_test(Listed::Started(name.clone()));
-                self.test = Some(Test { metric: TestName::of(&name), name, ..Test::default() });
+                self.test =
+                    Some(NvbandwidthTest { metric: TestName::of(&name), name, ..NvbandwidthTest::default() });
             }
             "SUM" => self.sum(rest, line.whole),
             "NOTE:" if rest.starts_with("The reported results") => self.noted = true,
@@ -293,7 +294,7 @@ impl Copies {
         let Some(test) = &mut self.test else { return };
         if text.ends_with(')') && text.contains('(') {
             self.broken |= test.matrix.is_some();
-            test.matrix = Some(Matrix::of(text));
+            test.matrix = Some(PrintedMatrix::of(text));
             return;
         }
         let Some(matrix) = &mut test.matrix else { return };
@@ -409,7 +410,7 @@ fn testcase(test: JsonValue<'_>, out: &mut Out) -> bool {
     else {
         return false;
     };
-    let mut matrix = Matrix { digits: Some(6), ..Matrix::of(&description) };
+    let mut matrix = PrintedMatrix { digits: Some(6), ..PrintedMatrix::of(&description) };
     let name = TestName::of(&name);
     let (height, width) = (rows.items().count(), rows.items().next().map_or(0, |row| row.items().count()));
     // Three matrices of a test follow one another in one array, under the description of the last.

@@ -56,7 +56,7 @@ const COLUMNS: usize = 16;
 #[derive(Default)]
 struct Osu {
     test: String,
-    columns: Vec<Option<Column>>,
+    columns: Vec<Option<OsuColumn>>,
     sized: bool,
     validated: Option<usize>,
     /// Numbers of the row, one per column; a row with other columns is broken.
@@ -68,13 +68,13 @@ struct Osu {
 }
 
 /// A column whose numbers are read.
-struct Column {
+struct OsuColumn {
     known: &'static Known,
     /// Unit of the header, if it is not that of the registry.
     other: Option<Box<str>>,
 }
 
-impl Column {
+impl OsuColumn {
     /// Reads the title of a column: `Avg Latency(us)`, `Bandwidth (MB/s)`, `Messages/s`.
     ///
     /// Versions 5.9 and 7.4 print these units only. Another unit is passed on as printed, because a value in it is not judged against
@@ -195,7 +195,7 @@ impl Osu {
         self.validated = None;
         for (at, name) in names.enumerate() {
             self.validated = self.validated.or(Some(at).filter(|_| name.starts_with("Validation")));
-            self.columns.push(Column::of(name));
+            self.columns.push(OsuColumn::of(name));
         }
     }
 

@@ -62,11 +62,11 @@ pub(crate) const FORMAT: Format = Format {
         &["Send BW Test"],
         &["Bidirectional BW Test"],
     ],
-    reader: Reader::Lines(|| Box::<Test>::default()),
+    reader: Reader::Lines(|| Box::<PerftestTest>::default()),
 };
 
 #[derive(Default)]
-struct Test {
+struct PerftestTest {
     json: Documents,
     verb: String,
     both: bool,
@@ -104,7 +104,7 @@ const STATISTICS: [(&str, &str); 9] = [
     ("percentile_99.9", "p99_9"),
 ];
 
-impl Lines for Test {
+impl Lines for PerftestTest {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         if self.json.line(line, b"{", out, document) {
             return;
@@ -219,7 +219,7 @@ fn columns(header: &str) -> Vec<PerftestColumn> {
     columns
 }
 
-impl Test {
+impl PerftestTest {
     fn title(&mut self, title: &str) {
         if ["BW", "Latency", "Rate"].iter().any(|word| title.contains(word)) {
             self.begun = true;

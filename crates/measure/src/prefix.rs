@@ -6,7 +6,7 @@ use memchr::memchr;
 
 /// The process that printed a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Origin<'a> {
+pub(crate) struct LineOrigin<'a> {
     /// The last prefix that names a process; empty if no prefix names one.
     pub(crate) label: &'a str,
     /// The preceding prefix that names a process.
@@ -15,7 +15,7 @@ pub(crate) struct Origin<'a> {
     pub(crate) rank: Option<u32>,
 }
 
-impl Origin<'_> {
+impl LineOrigin<'_> {
     /// No prefix names a process.
     pub(crate) fn is_absent(&self) -> bool {
         self.label.is_empty()
@@ -24,7 +24,7 @@ impl Origin<'_> {
 
 /// Prefixes of a log. Those that could also be text of a program are removed only if most lines have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Labels {
+pub(crate) struct LogPrefixes {
     /// Lines begin with a rank and a colon (`srun -l`).
     ranks: bool,
     /// Lines begin with a host name and a colon (pdsh, clush).
@@ -40,7 +40,7 @@ const PREFIXES: usize = 1024;
 /// Number of lines that are examined.
 const EXAMINED: usize = 400;
 
-impl Labels {
+impl LogPrefixes {
     /// The prefixes are part of the format.
     pub(crate) const RAW: Self = Self { ranks: false, hosts: false, raw: true };
 
@@ -81,19 +81,19 @@ impl Labels {
 
     /// Removes the prefixes of a line.
     #[inline]
-    pub(crate) fn strip<'a>(self, line: &'a str) -> (Origin<'a>, &'a str) {
+    pub(crate) fn strip<'a>(self, line: &'a str) -> (LineOrigin<'a>, &'a str) {
         // Fast path for nearly all lines.
         let unmarked =
             !self.ranks && !self.hosts && !line.starts_with(|c: char| c == '[' || c.is_ascii_digit());
         if self.raw || unmarked {
-            return (Origin::default(), line);
+            return (LineOrigin::default(), line);
         }
-        let (mut origin, mut rest) = (Origin::default(), line);
+        let (mut origin, mut rest) = (LineOrigin::default(), line);
         for _ in 0..4 {
             let found = tagged(rest).or_else(|| match () {
                 () if self.ranks => rank(rest),
                 () if self.hosts && origin.node.is_none() => host(rest).map(|(name, rest)| {
-                    (Origin { label: name, node: Some(name), ..Origin::default() }, rest)
+                    (LineOrigin { label: name, node: Some(name), ..LineOrigin::default() }, rest)
                 }),
                 () => None,
             });
@@ -110,32 +110,32 @@ impl Labels {
 }
 
 /// A prefix that only launchers and log collectors add, never a benchmark.
-fn tagged(line: &str) -> Option<(Origin<'_>, &str)> {
+fn tagged(line: &str) -> Option<(LineOrigin<'_>, &str)> {
     // The first two bytes exclude most lines without a further search.
     match line.as_bytes() {
         [b'[', b'0'..=b'9', ..] => open_mpi(line),
         [b'[', b'p', ..] => pod(line),
-        [b'0'..=b'9', b'0'..=b'9', ..] => timestamp(line).map(|rest| (Origin::default(), rest)),
+        [b'0'..=b'9', b'0'..=b'9', ..] => timestamp(line).map(|rest| (LineOrigin::default(), rest)),
         _ => None,
     }
 }
 
 /// `[1,0]<stdout>:`.
-fn open_mpi(line: &str) -> Option<(Origin<'_>, &str)> {
+fn open_mpi(line: &str) -> Option<(LineOrigin<'_>, &str)> {
     let (label, rest) = line.strip_prefix('[')?.split_once(']')?;
     let (job, rank) = label.split_once(',')?;
     let rest = rest.strip_prefix("<stdout>:").or_else(|| rest.strip_prefix("<stderr>:"))?;
     let number = |text: &str| crate::number::count(text);
     number(job)?;
-    Some((Origin { label, rank: Some(number(rank)?), ..Origin::default() }, rest))
+    Some((LineOrigin { label, rank: Some(number(rank)?), ..LineOrigin::default() }, rest))
 }
 
 /// `[pod/name/container] ` of `kubectl logs --prefix`.
-fn pod(line: &str) -> Option<(Origin<'_>, &str)> {
+fn pod(line: &str) -> Option<(LineOrigin<'_>, &str)> {
     let (label, rest) = line.strip_prefix("[pod/")?.split_once("] ")?;
     let (name, container) = label.split_once('/')?;
     (label.len() <= LONGEST && !container.contains(' '))
-        .then_some((Origin { label, node: Some(name), ..Origin::default() }, rest))
+        .then_some((LineOrigin { label, node: Some(name), ..LineOrigin::default() }, rest))
 }
 
 /// `2026-01-05T12:00:07.123456789Z ` of a log collector.
@@ -161,14 +161,17 @@ fn timestamp(line: &str) -> Option<&str> {
 }
 
 /// `12: ` of `srun -l`.
-fn rank(line: &str) -> Option<(Origin<'_>, &str)> {
+fn rank(line: &str) -> Option<(LineOrigin<'_>, &str)> {
     let line = line.trim_start_matches(' ');
     let (label, rest) = line.split_once(':')?;
     if label.len() > 7 || !(rest.is_empty() || rest.starts_with(' ')) {
         return None;
     }
     let rank = crate::number::count(label)?;
-    Some((Origin { label, rank: Some(rank), ..Origin::default() }, rest.strip_prefix(' ').unwrap_or(rest)))
+    Some((
+        LineOrigin { label, rank: Some(rank), ..LineOrigin::default() },
+        rest.strip_prefix(' ').unwrap_or(rest),
+    ))
 }
 
 /// `node-1: ` of pdsh.
@@ -188,18 +191,18 @@ mod tests {
 
     #[test]
     fn launchers_name_the_process() {
-        let labels = Labels::of(b"x\n");
+        let labels = LogPrefixes::of(b"x\n");
         let (origin, rest) = labels.strip("[1,3]<stdout>:GPU 0: OK");
         assert_eq!((origin.rank, rest), (Some(3), "GPU 0: OK"));
         let (origin, rest) = labels.strip("[pod/burn-7/main] 2026-01-05T12:00:07.123Z GPU 0: OK");
         assert_eq!((origin.node, rest), (Some("burn-7"), "GPU 0: OK"));
-        assert_eq!(labels.strip("GPU 0: OK"), (Origin::default(), "GPU 0: OK"));
-        assert_eq!(labels.strip("0: x"), (Origin::default(), "0: x"));
-        let (origin, rest) = Labels::of(b"0: a\n1: b\n0: c\n").strip("10: x");
+        assert_eq!(labels.strip("GPU 0: OK"), (LineOrigin::default(), "GPU 0: OK"));
+        assert_eq!(labels.strip("0: x"), (LineOrigin::default(), "0: x"));
+        let (origin, rest) = LogPrefixes::of(b"0: a\n1: b\n0: c\n").strip("10: x");
         assert_eq!((origin.rank, rest), (Some(10), "x"));
-        let (origin, rest) = Labels::of(b"n1: a\nn1: b\nn1: c\n").strip("n2: x: y");
+        let (origin, rest) = LogPrefixes::of(b"n1: a\nn1: b\nn1: c\n").strip("n2: x: y");
         assert_eq!((origin.node, rest), (Some("n2"), "x: y"));
-        assert_eq!(Labels::of(b"a: 1\nb: 2\nc: 3\n"), Labels::default());
-        assert_eq!(Labels::RAW.strip("[1,3]<stdout>:x").1, "[1,3]<stdout>:x");
+        assert_eq!(LogPrefixes::of(b"a: 1\nb: 2\nc: 3\n"), LogPrefixes::default());
+        assert_eq!(LogPrefixes::RAW.strip("[1,3]<stdout>:x").1, "[1,3]<stdout>:x");
     }
 }

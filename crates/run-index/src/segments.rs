@@ -16,7 +16,7 @@ pub(crate) const ABREAST: usize = 32;
 const FOLDER: &str = "view/2/";
 
 #[derive(Deserialize, Serialize)]
-struct Segment {
+struct IndexSegment {
     lines: Vec<RunSummary>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Vec<RunSummary>, StoreErro
     let segments: Vec<_> = reads.buffer_unordered(ABREAST).try_collect().await?;
     let mut lines = Vec::new();
     for (name, body) in segments {
-        match serde_json::from_slice::<Segment>(&body.unwrap_or_default()) {
+        match serde_json::from_slice::<IndexSegment>(&body.unwrap_or_default()) {
             Ok(segment) => lines.extend(segment.lines),
             // No data is lost: the runs of the segment are folded again and stored in another segment.
             Err(error) => warn!("segment {name} is not used: {error}"),
@@ -42,7 +42,7 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Vec<RunSummary>, StoreErro
 /// effect.
 pub(crate) async fn keep(store: &dyn Store, mut lines: Vec<RunSummary>) -> Result<(), StoreError> {
     lines.sort_by(|a, b| a.run.cmp(&b.run));
-    let Ok(body) = serde_json::to_vec(&Segment { lines }) else { return Ok(()) };
+    let Ok(body) = serde_json::to_vec(&IndexSegment { lines }) else { return Ok(()) };
     let digest = Digest::of(&body).sha256;
     let name = format!("{FOLDER}{}.json", digest.get(..16).unwrap_or(&digest));
     store.create(&name, Bytes::from(body)).await.map(drop)

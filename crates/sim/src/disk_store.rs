@@ -16,11 +16,11 @@ use tokio::io::AsyncReadExt;
 /// Objects in an unnamed file, deleted when this is dropped.
 pub struct Shelf {
     file: File,
-    objects: Mutex<Objects>,
+    objects: Mutex<DiskObjects>,
 }
 
 #[derive(Default)]
-struct Objects {
+struct DiskObjects {
     /// Offset and length of each object. Only this is in memory.
     places: BTreeMap<Box<str>, (u32, u32)>,
     end: u32,
@@ -40,7 +40,7 @@ impl Shelf {
         Ok(Self { file: tempfile::tempfile()?, objects: Mutex::default() })
     }
 
-    fn objects(&self) -> MutexGuard<'_, Objects> {
+    fn objects(&self) -> MutexGuard<'_, DiskObjects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,17 +13,17 @@ use service::spawn::Work;
 
 use crate::{process::SimService, world::SimWorld};
 
-type Queue = Arc<Mutex<Vec<u64>>>;
+type TaskQueue = Arc<Mutex<Vec<u64>>>;
 
 /// Runs all tasks spawned in a [`SimWorld`].
 pub struct Executor {
     world: Arc<SimWorld>,
-    tasks: BTreeMap<u64, Task>,
+    tasks: BTreeMap<u64, SimTask>,
     next: u64,
-    ready: Queue,
+    ready: TaskQueue,
 }
 
-struct Task {
+struct SimTask {
     service: SimService,
     work: Work,
     bell: Arc<Bell>,
@@ -33,10 +33,10 @@ struct Task {
 struct Bell {
     task: u64,
     rung: AtomicBool,
-    ready: Queue,
+    ready: TaskQueue,
 }
 
-fn lock(queue: &Queue) -> MutexGuard<'_, Vec<u64>> {
+fn lock(queue: &TaskQueue) -> MutexGuard<'_, Vec<u64>> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -51,7 +51,7 @@ impl Wake for Bell {
 impl Executor {
     /// An executor without tasks.
     pub fn new(world: Arc<SimWorld>) -> Self {
-        Self { world, tasks: BTreeMap::new(), next: 0, ready: Queue::default() }
+        Self { world, tasks: BTreeMap::new(), next: 0, ready: TaskQueue::default() }
     }
 
     /// Runs one task, or advances time until one is ready. Returns `false` if no task becomes ready before `limit`.
@@ -99,7 +99,7 @@ impl Executor {
             self.next += 1;
             let bell =
                 Arc::new(Bell { task: id, rung: AtomicBool::new(false), ready: Arc::clone(&self.ready) });
-            self.tasks.insert(id, Task { service, work, bell: Arc::clone(&bell) });
+            self.tasks.insert(id, SimTask { service, work, bell: Arc::clone(&bell) });
             bell.wake();
         }
     }

@@ -14,7 +14,7 @@ pub struct OnCluster {
     /// Source of the offer: the event's `source`, exactly.
     pub source: String,
     /// Kind of the cluster.
-    pub system: ClusterKind,
+    pub system: OfferedKind,
     /// Cluster name, as a pattern: `*` matches any text.
     #[serde(default = "any")]
     pub name: String,
@@ -28,7 +28,7 @@ pub struct OnCluster {
 /// A kind of cluster that can be offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ClusterKind {
+pub enum OfferedKind {
     /// An existing Slurm cluster.
     Slurm,
     /// An existing Kubernetes cluster.
@@ -73,7 +73,7 @@ const FREE_KUBERNETES: [&str; 16] = [
 /// Settings that are maps: permitted by name, with any value.
 const MAPS: [&str; 2] = ["environment", "annotations"];
 
-impl std::fmt::Display for ClusterKind {
+impl std::fmt::Display for OfferedKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::Slurm => "slurm",
@@ -82,7 +82,7 @@ impl std::fmt::Display for ClusterKind {
     }
 }
 
-impl ClusterKind {
+impl OfferedKind {
     fn is_free(self, field: &str) -> bool {
         match self {
             Self::Slurm => FREE_SLURM.contains(&field),

@@ -8,7 +8,7 @@ use model::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use cluster::{ClusterKind, OfferedCluster, OnCluster};
+pub use cluster::{OfferedCluster, OfferedKind, OnCluster};
 pub use push::{OnPush, PushEvent};
 pub use schedule::{OnSchedule, Zoned};
 

@@ -113,14 +113,14 @@ impl From<FileProblem> for FileProblems {
 pub struct YamlDocument {
     pub file: String,
     pub value: Value,
-    positions: BTreeMap<String, Place>,
+    positions: BTreeMap<String, FieldPosition>,
     lines: Arc<[String]>,
     overridden: Vec<Overridden>,
 }
 
 /// Position of a field, and the number of characters from there to the end of its key or, on the same line, of its value.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct FieldPosition {
     at: Position,
     key: usize,
     whole: usize,
@@ -203,13 +203,13 @@ impl YamlDocument {
         self.marked(field, message.into(), |place| place.key)
     }
 
-    fn marked(&self, field: &str, message: String, length: impl Fn(&Place) -> usize) -> FileProblem {
+    fn marked(&self, field: &str, message: String, length: impl Fn(&FieldPosition) -> usize) -> FileProblem {
         let (file, position, mut excerpt) = match self.overridden_by(field) {
             Some(by) => (by.file.clone(), by.position, by.excerpt.clone()),
             None => {
                 let place = self.place(field);
                 // Only the name of an enclosing field is marked, because its value may span many lines.
-                let length = |place: &Place| {
+                let length = |place: &FieldPosition| {
                     if self.positions.contains_key(field) { length(place) } else { place.key }
                 };
                 let excerpt = place.as_ref().and_then(|place| self.excerpt(place.at, length(place)));
@@ -249,7 +249,7 @@ impl YamlDocument {
     }
 
     /// Position of a field, or of the nearest enclosing one.
-    fn place(&self, field: &str) -> Option<Place> {
+    fn place(&self, field: &str) -> Option<FieldPosition> {
         let mut field = field;
         loop {
             if let Some(place) = self.positions.get(field) {
@@ -362,7 +362,7 @@ struct SyntaxError {
 
 struct DocumentBuilder<'a> {
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
-    positions: BTreeMap<String, Place>,
+    positions: BTreeMap<String, FieldPosition>,
     values: usize,
 }
 
@@ -371,7 +371,7 @@ impl<'a> DocumentBuilder<'a> {
         Self { events: Parser::new_from_str(text), positions: BTreeMap::new(), values: 0 }
     }
 
-    fn document(mut self) -> Result<(Value, BTreeMap<String, Place>), SyntaxError> {
+    fn document(mut self) -> Result<(Value, BTreeMap<String, FieldPosition>), SyntaxError> {
         let value = loop {
             let (event, span) = self.next()?;
             match event {
@@ -428,7 +428,7 @@ impl<'a> DocumentBuilder<'a> {
             return Err(broken(span, "", &message));
         }
         let length = on_one_line(span);
-        let place = self.positions.entry(field.to_owned()).or_insert(Place {
+        let place = self.positions.entry(field.to_owned()).or_insert(FieldPosition {
             at: position(span),
             key: length,
             whole: length,
@@ -487,7 +487,7 @@ impl<'a> DocumentBuilder<'a> {
             let child = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
             // Report the position of the key rather than that of the value.
             let length = on_one_line(&span);
-            self.positions.entry(child.clone()).or_insert(Place {
+            self.positions.entry(child.clone()).or_insert(FieldPosition {
                 at: position(&span),
                 key: length,
                 whole: length,

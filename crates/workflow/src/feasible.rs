@@ -20,7 +20,7 @@ const WITHOUT_CONTAINERS: [&str; 3] = [PROCESSES, "slurm", "hosts"];
 
 /// The file that sets a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum In {
+pub enum FieldSource {
     /// The workflow file; the field has its whole path.
     Workflow,
     /// The workflow file; the field is relative to this check, or to `benchmark`.
@@ -32,7 +32,7 @@ pub enum In {
 /// A reason why a run cannot succeed, or may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeasibilityFinding {
-    pub file: In,
+    pub file: FieldSource,
     pub field: String,
     /// The problem with its values, and the correction.
     pub message: String,
@@ -74,16 +74,16 @@ fn benchmarks(workflow: &Workflow) -> impl Iterator<Item = (CheckIndex, &Benchma
 struct FeasibilityFindings(Vec<FeasibilityFinding>);
 
 impl FeasibilityFindings {
-    fn add(&mut self, file: In, field: &str, warning: bool, message: String) {
+    fn add(&mut self, file: FieldSource, field: &str, warning: bool, message: String) {
         self.0.push(FeasibilityFinding { file, field: field.to_owned(), message, warning });
     }
 
     fn error(&mut self, field: &str, message: String) {
-        self.add(In::Workflow, field, false, message);
+        self.add(FieldSource::Workflow, field, false, message);
     }
 
     fn warning(&mut self, field: &str, message: String) {
-        self.add(In::Workflow, field, true, message);
+        self.add(FieldSource::Workflow, field, true, message);
     }
 
     fn limits(&mut self, limits: &Limits) {
@@ -118,15 +118,15 @@ impl FeasibilityFindings {
         if !bounds && !criteria.data_only {
             let message = "no floor and no reference bounds the bandwidth, so any speed passes; add `floors`, \
                            `references` or a `line_rate`, or write `data_only: true` if that is intended";
-            self.add(In::Criteria(check), "", false, message.to_owned());
+            self.add(FieldSource::Criteria(check), "", false, message.to_owned());
         }
         if bounds && criteria.data_only {
             let message = "contradicts the floors, references or baseline beside it; remove one of them";
-            self.add(In::Criteria(check), "data_only", false, message.to_owned());
+            self.add(FieldSource::Criteria(check), "data_only", false, message.to_owned());
         }
         if criteria.require_check && !workload.check {
             let message = "false, but the criteria require checked data (`require_check`): the verdict would never be pass";
-            self.add(In::Check(check), "workload.check", false, message.to_owned());
+            self.add(FieldSource::Check(check), "workload.check", false, message.to_owned());
         }
         let sizes = measured(workload, ranks);
         self.bounds(check, criteria, workload, (ranks, sizes));
@@ -144,11 +144,11 @@ impl FeasibilityFindings {
         if command.image.is_some() && system.is_some_and(|system| WITHOUT_CONTAINERS.contains(&system.kind()))
         {
             let message = "applies to Kubernetes only; on other clusters the command names a program of the image or the node";
-            self.add(In::Check(check), "image", false, message.to_owned());
+            self.add(FieldSource::Check(check), "image", false, message.to_owned());
         }
         if command.every == Every::Pair && system.is_some_and(|system| system.nodes() == 1) {
             let message = "`pair` needs two nodes or more, and the cluster has one (`nodes`)";
-            self.add(In::Check(check), "every", false, message.to_owned());
+            self.add(FieldSource::Check(check), "every", false, message.to_owned());
         }
         let printed = |name: &str| match &command.read {
             OutputFormat::Format(format) => measure::format(format)
@@ -157,24 +157,24 @@ impl FeasibilityFindings {
         };
         for (at, criterion) in criteria.metrics.iter().enumerate() {
             if let Some(message) = direction(&command.read, criterion) {
-                self.add(In::Criteria(check), &format!("metrics[{at}].better"), false, message);
+                self.add(FieldSource::Criteria(check), &format!("metrics[{at}].better"), false, message);
             }
             if !printed(&criterion.metric) {
                 let message = format!(
                     "`{}` is not a metric of the program's output, so the verdict would never be pass; `docs/METRICS.md` lists them",
                     criterion.metric
                 );
-                self.add(In::Criteria(check), &format!("metrics[{at}].metric"), false, message);
+                self.add(FieldSource::Criteria(check), &format!("metrics[{at}].metric"), false, message);
             }
         }
         if criteria.bound_bandwidth() {
             let message = "the floors and references are those of nccl-tests, which this check does not run; write `metrics`";
-            self.add(In::Criteria(check), "", false, message.to_owned());
+            self.add(FieldSource::Criteria(check), "", false, message.to_owned());
         }
         let OutputFormat::Declared(rules) = &command.read else { return };
         if benchmark.baseline.is_none() && !criteria.metrics.iter().any(MetricCriterion::bounds) {
             let message = "no criterion bounds the declared metric, so any value passes; add a floor, ceiling, reference, device_reference or peers to `metrics`";
-            self.add(In::Criteria(check), "metrics", false, message.to_owned());
+            self.add(FieldSource::Criteria(check), "metrics", false, message.to_owned());
         }
         for (at, criterion) in criteria.metrics.iter().enumerate() {
             // The number of nodes and of pairs is known, so a node or pair without a value is detected.
@@ -184,7 +184,12 @@ impl FeasibilityFindings {
             );
             if criterion.subjects.is_none() && !counted {
                 let message = "is missing: without the expected number of subjects, an absent value is not detected; write the number";
-                self.add(In::Criteria(check), &format!("metrics[{at}].subjects"), false, message.to_owned());
+                self.add(
+                    FieldSource::Criteria(check),
+                    &format!("metrics[{at}].subjects"),
+                    false,
+                    message.to_owned(),
+                );
             }
         }
     }
@@ -208,21 +213,21 @@ impl FeasibilityFindings {
         for floor in bounds.floors.iter().filter(|floor| !is_measured(floor.size_bytes)) {
             let stated = criteria.floors.iter().position(|stated| stated == floor);
             let field = stated.map_or("line_rate".to_owned(), |at| format!("floors[{at}].size_bytes"));
-            self.add(In::Criteria(check), &field, false, not_measured(floor.size_bytes, &sizes));
+            self.add(FieldSource::Criteria(check), &field, false, not_measured(floor.size_bytes, &sizes));
         }
         let of_others = criteria.references.iter().all(|it| it.collective != workload.collective);
         // A line rate bounds any collective, once the number of ranks is known.
         if bounds.inapplicable && (ranks.is_some() || (criteria.line_rate.is_none() && of_others)) {
             let message =
                 format!("contain no curve for {}, which the workflow measures; add one", subject.name());
-            self.add(In::Criteria(check), "references", false, message);
+            self.add(FieldSource::Criteria(check), "references", false, message);
         }
         let Some(reference) = bounds.reference else { return };
         let at = criteria.references.iter().position(|stated| stated == &*reference);
         for (point, of) in reference.points.iter().enumerate().filter(|(_, of)| !is_measured(of.size_bytes)) {
             let field = at
                 .map_or("references".to_owned(), |at| format!("references[{at}].points[{point}].size_bytes"));
-            self.add(In::Criteria(check), &field, false, not_measured(of.size_bytes, &sizes));
+            self.add(FieldSource::Criteria(check), &field, false, not_measured(of.size_bytes, &sizes));
         }
     }
 
@@ -240,11 +245,11 @@ impl FeasibilityFindings {
             if let Some(required) = criteria.ranks_per_node.filter(|required| *required != ranks_per_node) {
                 let message =
                     format!("{required}, but the workflow runs {ranks_per_node} ({field}.ranks_per_node)");
-                self.add(In::Criteria(check), "ranks_per_node", false, message);
+                self.add(FieldSource::Criteria(check), "ranks_per_node", false, message);
             }
             if let Some(required) = criteria.min_nodes.filter(|required| *required > nodes) {
                 let message = format!("{required}, but the workflow has {nodes} ({field}.nodes)");
-                self.add(In::Criteria(check), "min_nodes", false, message);
+                self.add(FieldSource::Criteria(check), "min_nodes", false, message);
             }
         }
     }

@@ -12,14 +12,14 @@ use serde_json::{Map, Value};
 use crate::document::{FileProblem, FileProblems, MAX_DEPTH, YamlDocument};
 
 /// A user's values file.
-pub(crate) struct Values<'a> {
+pub(crate) struct ValuesFile<'a> {
     document: &'a YamlDocument,
     substitutions: BTreeMap<String, String>,
     used: BTreeSet<String>,
     known: BTreeSet<String>,
 }
 
-impl<'a> Values<'a> {
+impl<'a> ValuesFile<'a> {
     /// Reads the substitutions; returns problems of their form.
     pub fn of(document: &'a YamlDocument) -> Result<Self, FileProblems> {
         let Some(given) = document.value.as_object() else {

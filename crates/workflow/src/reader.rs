@@ -15,9 +15,9 @@ use model::{ImageSpec, Workflow};
 use crate::{
     archive::SourceArchive,
     document::{FileProblem, YamlDocument},
-    feasible::{self, FeasibilityFinding, In},
+    feasible::{self, FeasibilityFinding, FieldSource},
     file::ImageFile,
-    parameters::Values,
+    parameters::ValuesFile,
     similar::{nearest, suggest},
 };
 
@@ -37,14 +37,14 @@ pub(crate) struct WorkflowReader<'a> {
     suite: Option<&'a YamlDocument>,
     /// Checks that do not run, with the reasons.
     excluded: BTreeMap<String, String>,
-    values: Option<Values<'a>>,
+    values: Option<ValuesFile<'a>>,
 }
 
 impl<'a> WorkflowReader<'a> {
     pub(crate) const fn new(
         folder: &'a Path,
         document: &'a YamlDocument,
-        values: Option<Values<'a>>,
+        values: Option<ValuesFile<'a>>,
     ) -> Self {
         Self {
             folder,
@@ -82,12 +82,12 @@ impl<'a> WorkflowReader<'a> {
         let mut warnings = Vec::new();
         for FeasibilityFinding { file, field, message, warning } in feasible::findings(workflow) {
             let problem = match file {
-                In::Workflow => self.document.problem(&field, message),
-                In::Check(check) => {
+                FieldSource::Workflow => self.document.problem(&field, message),
+                FieldSource::Check(check) => {
                     let prefix = self.measured.get(check.index()).map_or("benchmark", |(field, _)| field);
                     self.suite.unwrap_or(self.document).problem(&format!("{prefix}.{field}"), message)
                 }
-                In::Criteria(check) => {
+                FieldSource::Criteria(check) => {
                     let criteria =
                         self.measured.get(check.index()).and_then(|(_, document)| document.as_ref());
                     criteria.unwrap_or(self.document).problem(&field, message)
@@ -104,7 +104,7 @@ impl<'a> WorkflowReader<'a> {
 
     /// The archives to upload, and all problems.
     pub(crate) fn finish(mut self) -> (Vec<SourceArchive>, Vec<FileProblem>) {
-        self.problems.extend(self.values.iter().flat_map(Values::unused));
+        self.problems.extend(self.values.iter().flat_map(ValuesFile::unused));
         (self.archives, self.problems)
     }
 

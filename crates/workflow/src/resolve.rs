@@ -10,7 +10,7 @@ use crate::{
     archive::SourceArchive,
     document::{FileProblem, FileProblems, MAX_DEPTH, MAX_KEY, SET, YamlDocument, scalar},
     file::{SuiteFile, WorkflowFile},
-    parameters::Values,
+    parameters::ValuesFile,
     reader::{WorkflowReader, similar_file},
     rules,
 };
@@ -138,7 +138,7 @@ pub fn resolve_document(
     let values = values.or(own.as_ref());
     let mut suite = suite(&document, path, overrides)?;
     if let Some(values) = values {
-        for (path, value) in Values::fields(values)? {
+        for (path, value) in ValuesFile::fields(values)? {
             file_of(path[0], &mut document, &mut suite).set_by(&path, value.clone(), values);
         }
     }
@@ -158,7 +158,7 @@ pub fn resolve_document(
     };
     let complete = !found.iter().filter_map(section).any(|section| SECTIONS.contains(&section.as_str()))
         && (suite.is_none() || suite_file.is_some());
-    let values = values.map(Values::of).transpose()?;
+    let values = values.map(ValuesFile::of).transpose()?;
     let mut reader = WorkflowReader::new(path.parent().unwrap_or(Path::new("")), &document, values);
     let image = file.image.as_ref().and_then(|image| reader.image(image));
     let cluster = file.cluster.as_ref().and_then(|cluster| reader.cluster(cluster));

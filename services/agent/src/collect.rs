@@ -21,7 +21,7 @@ use service::PortError;
 
 use crate::job_name;
 use body::OutputFile;
-use names::Names;
+use names::FileNames;
 
 /// Maximum number of omitted files listed by name.
 const NAMED: usize = 1000;
@@ -112,7 +112,7 @@ impl Collector {
         let mut room = RemainingLimits {
             bytes: self.limits.job_bytes,
             files: self.limits.files,
-            names: Names::default(),
+            names: FileNames::default(),
         };
         let since = taken.objects.len();
         let mut seen = BTreeMap::new();
@@ -217,7 +217,7 @@ impl Taken {
 struct RemainingLimits {
     bytes: u64,
     files: usize,
-    names: Names,
+    names: FileNames,
 }
 
 impl RemainingLimits {

@@ -18,7 +18,7 @@ use verdict::{compare::compare, fingerprint::Fingerprint};
 use crate::{
     Dashboard,
     frame::{self, ErrorPage},
-    numbers::MetricKey,
+    numbers::CheckMetric,
     overview::PATIENCE,
     run::named,
     times::{DisplayTime, date},
@@ -50,7 +50,7 @@ struct ComparePage {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct MetricChange {
     #[serde(skip)]
-    key: MetricKey,
+    key: CheckMetric,
     name: String,
     a: String,
     b: String,
@@ -113,7 +113,7 @@ pub async fn page(
                 let body = part.split_once("</header>").map(|(_, body)| body.to_owned());
                 view.report = Some(body.unwrap_or(part));
                 // The comparison of the curves states the plateau, over the sizes that both runs measured.
-                let is_plateau = |key: &MetricKey| key.check == check && key.name.ends_with(" plateau");
+                let is_plateau = |key: &CheckMetric| key.check == check && key.name.ends_with(" plateau");
                 view.metrics.retain(|metric| !is_plateau(&metric.key));
                 view.check = check;
             }
@@ -145,7 +145,7 @@ async fn summary(dashboard: &Dashboard, run: &str) -> Result<RunSummary, ErrorPa
 fn changes(a: &RunValues, b: &RunValues) -> Vec<MetricChange> {
     let all = a.checks.iter().flat_map(|check| check.values.metrics.iter().map(move |it| (check, it)));
     let change = |(check, before): (&run_index::CheckValues, &report::MetricValue)| {
-        let key = MetricKey::of((check, before));
+        let key = CheckMetric::of((check, before));
         let (_, after) = key.find(b)?;
         let change = after.value / before.value - 1.0;
         let better = match before.better {

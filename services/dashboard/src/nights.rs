@@ -12,7 +12,7 @@ use verdict::{Fingerprint, fingerprint::Difference};
 
 use crate::{
     WorkflowPlan,
-    numbers::{MetricKey, ShownValue, described, main_metric},
+    numbers::{CheckMetric, ShownValue, described, main_metric},
     times::{DisplayTime, date},
 };
 
@@ -31,7 +31,7 @@ pub struct SystemRow {
     /// Metric of the numbers in the cells.
     pub metric: Option<String>,
     /// One cell per night, newest first.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<NightCell>,
     /// Newest run with a verdict.
     pub latest: Option<NightRun>,
     pub value: Option<ShownValue>,
@@ -70,7 +70,7 @@ pub struct NightsCost {
 
 /// One night of a system.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Cell {
+pub struct NightCell {
     pub date: String,
     /// Results, most severe first, each with its number of runs; empty without a run.
     pub marks: Vec<CellMark>,
@@ -168,7 +168,7 @@ pub fn rows(
         // Only these runs have values: those of the nights shown, and the newest judged one.
         let of_nights = lines.iter().take_while(|line| day(line.requested_at) >= first_day(now));
         let metric = of_nights.chain(latest).find_map(|line| main_metric(values.of(&line.run)?));
-        let metric = metric.map(MetricKey::of);
+        let metric = metric.map(CheckMetric::of);
         SystemRow {
             cells: cells(&lines, values, metric.as_ref(), now),
             latest: latest.map(|line| NightRun::of(line)),
@@ -204,16 +204,16 @@ pub fn place(line: &RunSummary) -> &str {
 fn cells(
     lines: &[&RunSummary],
     values: &KnownValues,
-    metric: Option<&MetricKey>,
+    metric: Option<&CheckMetric>,
     now: Timestamp,
-) -> Vec<Cell> {
+) -> Vec<NightCell> {
     let today = day(now);
     let mut nights: Vec<Vec<&RunSummary>> = vec![Vec::new(); NIGHTS];
     for line in lines {
         let back = usize::try_from(today - day(line.requested_at)).unwrap_or(0);
         nights.get_mut(back).into_iter().for_each(|night| night.push(line));
     }
-    let of = |(date, night): (String, Vec<&RunSummary>)| Cell {
+    let of = |(date, night): (String, Vec<&RunSummary>)| NightCell {
         described: night_in_words(&date, &night, values),
         number: night.iter().find_map(|line| metric?.number(values.of(&line.run)?)),
         run: if let [line] = night[..] { Some(line.run.clone()) } else { None },

@@ -21,7 +21,7 @@ pub fn main_of(check: &CheckValues) -> Option<&MetricValue> {
 
 /// Name of a metric, with its check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct MetricKey {
+pub struct CheckMetric {
     /// Name of the check; `None` for a single benchmark.
     pub check: Option<String>,
     /// Name of the metric, such as `gemm.throughput`.
@@ -29,7 +29,7 @@ pub struct MetricKey {
     pub unit: String,
 }
 
-impl MetricKey {
+impl CheckMetric {
     pub fn of((check, metric): (&CheckValues, &MetricValue)) -> Self {
         Self { check: check.check.clone(), name: metric.name.clone(), unit: metric.unit.clone() }
     }

@@ -20,7 +20,7 @@ use crate::{
     Dashboard,
     frame::{self, ErrorPage},
     nights,
-    numbers::{MetricKey, described, main_of},
+    numbers::{CheckMetric, described, main_of},
     overview::PATIENCE,
     times::{DisplayTime, clock, date},
 };
@@ -111,7 +111,7 @@ pub async fn page(
         let shown = state.workflow.check(check.unwrap_or_else(|| state.shown_check()));
         let shown = own.checks.iter().find(|it| it.check.as_deref() == shown.map(|it| it.name.as_str()));
         let shown = shown.or(own.checks.first())?;
-        Some(MetricKey::of((shown, main_of(shown)?)))
+        Some(CheckMetric::of((shown, main_of(shown)?)))
     });
     let earlier = before.iter().map(|line| {
         let number = values.of(&line.run).zip(key.as_ref()).and_then(|(values, key)| key.number(values));

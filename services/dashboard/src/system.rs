@@ -22,7 +22,7 @@ use crate::{
     Dashboard,
     frame::{self, ErrorPage},
     nights::{self, NightRun, day, field_of},
-    numbers::{MetricKey, direction, main_of},
+    numbers::{CheckMetric, direction, main_of},
     overview::ListedRun,
     times::{DisplayTime, date},
 };
@@ -75,7 +75,7 @@ struct SystemPage<'a> {
     query: SystemQuery,
     ranges: Vec<&'static str>,
     checks: Vec<String>,
-    charts: Vec<Chart>,
+    charts: Vec<MetricChart>,
     /// Number of checks without a chart.
     more_charts: usize,
     nodes: Option<NodeTable>,
@@ -95,7 +95,7 @@ struct SystemPage<'a> {
 
 /// A metric over dates.
 #[derive(Serialize)]
-struct Chart {
+struct MetricChart {
     title: String,
     better: &'static str,
     check: String,
@@ -121,13 +121,13 @@ struct Mark {
 #[derive(Serialize)]
 struct NodeTable {
     run: String,
-    rows: Vec<NodeRow>,
+    rows: Vec<SystemNode>,
     more: usize,
     runs: usize,
 }
 
 #[derive(Serialize)]
-struct NodeRow {
+struct SystemNode {
     node: String,
     tone: &'static str,
     mark: &'static str,
@@ -135,14 +135,14 @@ struct NodeRow {
     metric: String,
     /// Distance of the node's worst metric from the median of the nodes.
     apart: String,
-    findings: Vec<Finding>,
+    findings: Vec<FindingLine>,
     suspected: String,
     /// Number of runs in the range in which the node is suspected or has a finding.
     flagged: usize,
 }
 
 #[derive(Serialize)]
-struct Finding {
+struct FindingLine {
     code: String,
     text: String,
     href: String,
@@ -281,8 +281,8 @@ impl SystemSeries<'_> {
     }
 
     /// The metrics to show: one of each check, or the one of the query.
-    fn keys(&self, query: &SystemQuery) -> Result<Vec<MetricKey>, ErrorPage> {
-        let mut keys: Vec<MetricKey> = Vec::new();
+    fn keys(&self, query: &SystemQuery) -> Result<Vec<CheckMetric>, ErrorPage> {
+        let mut keys: Vec<CheckMetric> = Vec::new();
         for line in self.judged {
             for check in self.values.of(&line.run).map_or(&[][..], |values| &values.checks) {
                 let name = check.check.as_deref().unwrap_or_default();
@@ -293,7 +293,7 @@ impl SystemSeries<'_> {
                 let metric = if query.metric.is_empty() { main_of(check) } else { wanted };
                 let known = keys.iter().any(|key| key.check == check.check);
                 if let Some(metric) = metric.filter(|_| !known) {
-                    keys.push(MetricKey::of((check, metric)));
+                    keys.push(CheckMetric::of((check, metric)));
                 }
             }
         }
@@ -307,7 +307,7 @@ impl SystemSeries<'_> {
         Ok(keys)
     }
 
-    fn chart(&self, key: &MetricKey, most: usize) -> Chart {
+    fn chart(&self, key: &CheckMetric, most: usize) -> MetricChart {
         let oldest_first = || self.judged.iter().rev();
         let points: Vec<_> = oldest_first()
             .filter_map(|line| {
@@ -345,7 +345,7 @@ impl SystemSeries<'_> {
             marks: marks.iter().map(|(mark, _)| mark.clone()).collect(),
             range: self.range,
         };
-        Chart {
+        MetricChart {
             title: key.title(),
             better: direction(better),
             check: key.check.clone().unwrap_or_default(),
@@ -369,7 +369,7 @@ impl SystemSeries<'_> {
 
     /// Changes of the fingerprint between consecutive runs of the check, and the first runs whose verdict reports a change;
     /// oldest first, each with its run.
-    fn marks(&self, key: &MetricKey) -> Vec<(TrendMark, String)> {
+    fn marks(&self, key: &CheckMetric) -> Vec<(TrendMark, String)> {
         let mut found: Vec<(TrendMark, String)> = Vec::new();
         let runs = self.before.iter().chain(self.judged.iter().rev());
         let mut previous: Option<(&Fingerprint, BTreeSet<&str>)> = None;
@@ -448,7 +448,7 @@ impl SystemSeries<'_> {
         });
         all.retain(|(_, node)| known.insert(node.node.as_str()));
         let more = checks.iter().map(|check| check.values.more_nodes).max().unwrap_or(0);
-        let row = |(check, node): &(&run_index::CheckValues, &NodeValue)| NodeRow {
+        let row = |(check, node): &(&run_index::CheckValues, &NodeValue)| SystemNode {
             node: node.node.clone(),
             tone: if is_flagged(node) { "bad" } else { "good" },
             mark: if is_flagged(node) { "✗" } else { "✓" },
@@ -466,7 +466,7 @@ impl SystemSeries<'_> {
             findings: node
                 .findings
                 .iter()
-                .map(|finding| Finding {
+                .map(|finding| FindingLine {
                     code: finding.code.clone(),
                     text: finding.text.clone(),
                     href: log_line(newest.run.as_str(), &finding.log, finding.line),

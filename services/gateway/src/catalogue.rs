@@ -62,13 +62,13 @@ struct KnownFile {
 #[derive(Clone, Default)]
 struct FoundFile {
     /// The version in use: the newest valid one, or a readable one that cannot be started.
-    version: Option<Version>,
+    version: Option<FileVersion>,
     /// Errors in the current file.
     problems: Vec<FileProblem>,
 }
 
 #[derive(Clone)]
-struct Version {
+struct FileVersion {
     document: YamlDocument,
     offered: Offered,
     notify: Vec<Notify>,
@@ -86,7 +86,7 @@ enum CatalogueSource {
 
 /// Workflows and invalid files.
 #[derive(Clone, Debug, Default)]
-pub struct Read {
+pub struct ReadWorkflows {
     pub workflows: BTreeMap<String, CatalogueEntry>,
     /// Files that are not readable as workflows, with their errors.
     pub broken: Vec<BrokenWorkflow>,
@@ -129,7 +129,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// Returns an error if the folder or the bucket cannot be read.
-    pub async fn read(self: &Arc<Self>) -> io::Result<Read> {
+    pub async fn read(self: &Arc<Self>) -> io::Result<ReadWorkflows> {
         let (folder, copy) = match &self.source {
             CatalogueSource::Folder(folder) => (folder.clone(), None),
             CatalogueSource::Bucket { store, prefix, copy } => {
@@ -149,7 +149,7 @@ impl Catalogue {
         let this = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || this.read_folder(&folder));
         let read = read.await.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))?;
-        Ok(Read { _copy: copy, ..read })
+        Ok(ReadWorkflows { _copy: copy, ..read })
     }
 
     /// Number of files with errors at the last check.
@@ -157,8 +157,8 @@ impl Catalogue {
         self.broken.load(Ordering::Relaxed)
     }
 
-    fn read_folder(&self, folder: &Path) -> io::Result<Read> {
-        let mut read = Read::default();
+    fn read_folder(&self, folder: &Path) -> io::Result<ReadWorkflows> {
+        let mut read = ReadWorkflows::default();
         let mut paths =
             fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
         paths.retain(|path| path.extension().is_some_and(|kind| kind == "yaml"));
@@ -171,7 +171,7 @@ impl Catalogue {
             let FoundFile { version, mut problems } = checked(&mut known, &path, file.to_owned());
             let file = file.to_string_lossy().into_owned();
             match version {
-                Some(Version { document, offered, notify, good }) => {
+                Some(FileVersion { document, offered, notify, good }) => {
                     match read.workflows.get(&offered.name) {
                         None => {
                             let name = offered.name.clone();
@@ -231,7 +231,7 @@ fn checked(known: &mut BTreeMap<OsString, KnownFile>, path: &Path, file: OsStrin
 }
 
 /// Checks a file and everything that it references.
-fn found(path: &Path, before: Option<Version>) -> FoundFile {
+fn found(path: &Path, before: Option<FileVersion>) -> FoundFile {
     let (document, problems) = match YamlDocument::read(path) {
         Err(problems) => (None, problems),
         Ok(document) => match good(&document, path) {
@@ -244,16 +244,16 @@ fn found(path: &Path, before: Option<Version>) -> FoundFile {
     let version = earlier.or_else(|| {
         let document = document?;
         let offered = workflow::offered_by(&document).ok()?;
-        Some(Version { document, offered, notify: Vec::new(), good: false })
+        Some(FileVersion { document, offered, notify: Vec::new(), good: false })
     });
     FoundFile { version, problems: problems.0 }
 }
 
 /// The version of a file if it and everything that it references are valid.
-fn good(document: &YamlDocument, path: &Path) -> Result<Version, FileProblems> {
+fn good(document: &YamlDocument, path: &Path) -> Result<FileVersion, FileProblems> {
     let resolved = workflow::resolve_document(document.clone(), path, None, &[], None)?;
     let offered = workflow::offered_by(document)?;
-    Ok(Version { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
+    Ok(FileVersion { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
 }
 
 /// Logs new errors of a file once, and their correction once.

@@ -89,7 +89,7 @@ struct PushPayload {
     created: bool,
     #[serde(default)]
     commits: Vec<Commit>,
-    repository: Repository,
+    repository: PushedRepository,
     #[serde(default)]
     sender: Option<GithubUser>,
 }
@@ -105,7 +105,7 @@ struct Commit {
 }
 
 #[derive(Deserialize)]
-struct Repository {
+struct PushedRepository {
     full_name: String,
 }
 

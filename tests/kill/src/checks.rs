@@ -10,7 +10,7 @@ use bigquery_standin::BigQuery;
 use ledger::Ledger;
 use lifecycle::RunState;
 use model::{RunId, Verdict};
-use warehouse::{Sqlite, Warehouse as _};
+use warehouse::{LoadedRows as _, Sqlite};
 
 /// A closed run, with the number of its records and of its repeated starts.
 pub struct Ended {
@@ -51,7 +51,7 @@ pub fn left_in_store(names: impl IntoIterator<Item = String>) -> Vec<String> {
 }
 
 /// Content of the services' warehouse, read independently of their code.
-pub enum Warehouse {
+pub enum LoadedRows {
     File(Sqlite),
     /// Content of BigQuery's tables.
     BigQuery {
@@ -62,7 +62,7 @@ pub enum Warehouse {
     },
 }
 
-impl Warehouse {
+impl LoadedRows {
     /// The current content of a dataset, by its full name.
     pub fn of(bigquery: &BigQuery, dataset: &str) -> Result<Self, String> {
         let columns = ["run", "size_bytes", "placement"];

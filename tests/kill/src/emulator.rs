@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 pub const PROJECT: &str = "burnin-test";
 
 /// A running emulator; stops on drop.
-pub struct Emulator {
+pub struct PubsubEmulator {
     process: Child,
     /// Address of the emulator, `host:port`.
     pub host: String,
     http: reqwest::Client,
 }
 
-impl Emulator {
+impl PubsubEmulator {
     pub fn start(jar: &Path, log: &Path) -> Result<Self, String> {
         let port = crate::free_port()?;
         let message = |error: std::io::Error| format!("the emulator: {error}");
@@ -75,7 +75,7 @@ impl Emulator {
     }
 }
 
-impl Drop for Emulator {
+impl Drop for PubsubEmulator {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());

@@ -7,10 +7,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::emulator::{Emulator, PROJECT};
+use crate::emulator::{PROJECT, PubsubEmulator};
 
 /// A service, with the number of its instance.
-struct Service {
+struct ServiceInstance {
     name: &'static str,
     topic: &'static str,
     port: u16,
@@ -19,8 +19,8 @@ struct Service {
 }
 
 /// All services: two conductors, two gateways, one of each worker.
-pub struct Fleet {
-    services: Vec<Service>,
+pub struct ServiceFleet {
+    services: Vec<ServiceInstance>,
     programs: PathBuf,
     folder: PathBuf,
     place: RunLocation,
@@ -54,7 +54,7 @@ const SERVICES: [(&str, &str); 10] = [
 const AGENT: &str = "agent";
 const AGENT_SUBSCRIPTION: &str = "agent-pulls";
 
-impl Fleet {
+impl ServiceFleet {
     /// Starts every service, from the folder of the programs, with its data in another folder.
     ///
     /// With `pull` the agent pulls and is not killed: the emulator keeps sending events to the stream of a killed
@@ -63,7 +63,7 @@ impl Fleet {
         programs: &Path,
         folder: &Path,
         place: RunLocation,
-        emulator: &Emulator,
+        emulator: &PubsubEmulator,
         pull: bool,
         channel_url: String,
     ) -> Result<Self, String> {
@@ -85,7 +85,7 @@ impl Fleet {
                 emulator.push(&topic_name, &subscription, port).await?;
             }
             let process = fleet.spawn(name, port)?;
-            fleet.services.push(Service { name, topic, port, process, starts: 0 });
+            fleet.services.push(ServiceInstance { name, topic, port, process, starts: 0 });
         }
         Ok(fleet)
     }
@@ -149,7 +149,7 @@ impl Fleet {
 
     /// Services that ended without a kill.
     pub fn ended(&mut self) -> Vec<String> {
-        let ended = |service: &mut Service| {
+        let ended = |service: &mut ServiceInstance| {
             let status = service.process.try_wait().ok().flatten()?;
             Some(format!("{} on port {} ended without a kill: {status}", service.name, service.port))
         };
@@ -158,7 +158,7 @@ impl Fleet {
 
     /// URL of a periodic task.
     pub fn chores(&self) -> Vec<String> {
-        let chore = |service: &Service| match service.topic {
+        let chore = |service: &ServiceInstance| match service.topic {
             "facts" => Some(format!("http://127.0.0.1:{}/chores/tick", service.port)),
             "provisioner" => Some(format!("http://127.0.0.1:{}/chores/sweep", service.port)),
             "gateway" => Some(format!("http://127.0.0.1:{}/chores/requests", service.port)),
@@ -174,7 +174,7 @@ impl Fleet {
     }
 }
 
-impl Drop for Fleet {
+impl Drop for ServiceFleet {
     fn drop(&mut self) {
         for service in &mut self.services {
             drop(service.process.kill());

@@ -20,7 +20,7 @@ use bigquery_standin::BigQuery;
 use clap::Parser;
 use gcp::storage::CloudStorage;
 use kill::{
-    checks::{self, Warehouse},
+    checks::{self, LoadedRows},
     receiver::{self, Receiver},
 };
 use ledger::{FolderStore, Ledger, Store};
@@ -29,9 +29,9 @@ use storage_standin::{Options, StandIn};
 use warehouse::Sqlite;
 
 use crate::{
-    emulator::Emulator,
-    fleet::{Fleet, RunLocation},
-    runs::{MEASUREMENTS, Requests},
+    emulator::PubsubEmulator,
+    fleet::{RunLocation, ServiceFleet},
+    runs::{MEASUREMENTS, RunRequests},
 };
 
 #[derive(Parser)]
@@ -116,7 +116,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     println!("seed {seed}, {} runs at a time, for {}", arguments.runs, arguments.lasting);
     let mut dice = fastrand::Rng::with_seed(seed);
 
-    let emulator = Emulator::start(jar, &folder.join("logs/emulator.log"))?;
+    let emulator = PubsubEmulator::start(jar, &folder.join("logs/emulator.log"))?;
     for topic in events::topics() {
         emulator.topic(&format!("burnin-{topic}")).await?;
     }
@@ -145,10 +145,11 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         }
     };
     let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
-    let requests = Requests::new(&folder.join("runs"))?;
+    let requests = RunRequests::new(&folder.join("runs"))?;
     let receiver = Receiver::start(true).await.map_err(|error| error.to_string())?;
     let url = receiver.url.clone();
-    let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull, url).await?;
+    let mut fleet =
+        ServiceFleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull, url).await?;
     let gateways = fleet.gateways();
     let clock = tokio::spawn(chores(fleet.chores()));
 
@@ -229,8 +230,8 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     let names = store.list("").await.map_err(|error| service::worker::chain(&error))?;
     wrong.extend(checks::left_in_store(names).into_iter().map(|name| format!("left in the bucket: {name}")));
     let warehouse = match &bigquery {
-        Some(bigquery) => Warehouse::of(bigquery, "kill.burnin")?,
-        None => Warehouse::File(
+        Some(bigquery) => LoadedRows::of(bigquery, "kill.burnin")?,
+        None => LoadedRows::File(
             Sqlite::open(&folder.join("warehouse.sqlite")).map_err(|error| error.to_string())?,
         ),
     };

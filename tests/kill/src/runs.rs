@@ -39,7 +39,7 @@ substitutions: {_BENCH: "", _COUNTS: ""}
 artifacts: {objects: {location: "gs://any/", paths: ["image/*"]}}
 "#;
 
-pub struct Requests {
+pub struct RunRequests {
     folder: PathBuf,
     bench: PathBuf,
     http: reqwest::Client,
@@ -53,7 +53,7 @@ pub fn name(number: usize) -> String {
 /// Maximum time for which the gateways may reject a request: they are killed and restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl Requests {
+impl RunRequests {
     /// Compiles the quickstart's benchmark; runs write their counts into `folder`.
     pub fn new(folder: &Path) -> Result<Self, String> {
         let message = |error: std::io::Error| format!("{}: {error}", folder.display());

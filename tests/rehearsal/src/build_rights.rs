@@ -38,6 +38,11 @@ impl BuildRights for AccountRights {
             format!("{folder}/log-{id}.txt").trim_start_matches('/'),
             b"starting build\n",
         )?;
+        for secret in build["availableSecrets"]["secretManager"].as_array().into_iter().flatten() {
+            let version = secret["versionName"].as_str().unwrap_or_default();
+            let name = version.split('/').nth(3).ok_or_else(|| format!("versionName: {version:?}"))?;
+            self.may(build, "secretmanager.versions.access", &Resource::secret(name))?;
+        }
         let source = &build["source"]["storageSource"];
         if let (Some(bucket), Some(object)) = (source["bucket"].as_str(), source["object"].as_str()) {
             self.may(build, "storage.objects.get", &Resource::object(bucket, object))?;

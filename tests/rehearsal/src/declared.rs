@@ -4,7 +4,7 @@
 use crate::{deployment::Rehearsal, grants::Resource, iam::member, plan::PROJECT};
 
 /// An operation outside the services.
-pub struct Operation {
+pub struct OutsideOperation {
     /// Short name of the account.
     pub account: &'static str,
     pub permission: &'static str,
@@ -20,12 +20,12 @@ const fn operation(
     permission: &'static str,
     file: &'static str,
     text: &'static str,
-) -> Operation {
-    Operation { account, permission, acts_as: None, from: (file, text) }
+) -> OutsideOperation {
+    OutsideOperation { account, permission, acts_as: None, from: (file, text) }
 }
 
 /// All operations. The permissions of single services on themselves follow in [`perform`].
-pub const OPERATIONS: [Operation; 6] = [
+pub const OPERATIONS: [OutsideOperation; 6] = [
     operation("cluster-build", "compute.instances.create", "workflows/a3-mega/deploy.py", "gcluster"),
     operation("cluster-build", "file.instances.create", "workflows/a3-mega/deploy.py", "gcluster"),
     operation(
@@ -34,7 +34,7 @@ pub const OPERATIONS: [Operation; 6] = [
         "workflows/a4-gke-testbed/README.md",
         "container",
     ),
-    Operation {
+    OutsideOperation {
         acts_as: Some("nodes"),
         ..operation(
             "cluster-build",
@@ -62,7 +62,7 @@ pub fn perform(rehearsal: &Rehearsal) -> Result<(), String> {
             .check(&member(&email(account)), permission, on)
             .map_err(|denial| format!("403: {denial}"))
     };
-    for Operation { account, permission, acts_as, .. } in OPERATIONS {
+    for OutsideOperation { account, permission, acts_as, .. } in OPERATIONS {
         let on = acts_as.map_or_else(Resource::project, |other| Resource::account(&email(other)));
         check(account, permission, &on)?;
     }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn each_operation_follows_from_a_file() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for Operation { permission, from: (file, text), .. } in OPERATIONS {
+        for OutsideOperation { permission, from: (file, text), .. } in OPERATIONS {
             let content = fs::read_to_string(root.join(file)).unwrap_or_default();
             assert!(content.contains(text), "{permission}: {file} has no {text}");
         }

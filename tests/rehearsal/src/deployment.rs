@@ -23,11 +23,11 @@ use storage_standin::{Options, StandIn};
 
 use crate::{
     build_rights::AccountRights,
-    front::{Front, Invocation, Push, Source},
+    front::{Front, Invocation, PushDelivery, RequestOrigin},
     grants::Resource,
     iam::{AGENTS, Iam, PUBSUB, member},
-    methods::Api,
-    plan::{PROJECT, Plan},
+    methods::GoogleApi,
+    plan::{PROJECT, TerraformPlan},
     proxy::Proxy,
     tokens::GOOGLE,
 };
@@ -147,7 +147,7 @@ pub struct Rehearsal {
     pub bigquery: BigQuery,
     /// Receiver of notices.
     pub receiver: Receiver,
-    pub plan: Plan,
+    pub plan: TerraformPlan,
     folder: PathBuf,
     programs: PathBuf,
     settings: RehearsalSettings,
@@ -183,7 +183,7 @@ impl Rehearsal {
     /// # Errors
     /// Returns an error if a stand-in cannot start.
     pub async fn new(
-        plan: Plan,
+        plan: TerraformPlan,
         programs: &Path,
         folder: &Path,
         settings: RehearsalSettings,
@@ -195,10 +195,15 @@ impl Rehearsal {
         let loader =
             plan.services.get("burnin-loader").map(|service| member(&service.account)).unwrap_or_default();
         // BigQuery reads the sources of a load with the rights of its caller.
-        let sources =
-            Proxy::open(Api::Storage, &loader, storage.url(), Arc::clone(&iam), settings.overwrite_first)
-                .await
-                .map_err(context("storage"))?;
+        let sources = Proxy::open(
+            GoogleApi::Storage,
+            &loader,
+            storage.url(),
+            Arc::clone(&iam),
+            settings.overwrite_first,
+        )
+        .await
+        .map_err(context("storage"))?;
         let bigquery = BigQuery::serve(&sources.url).await.map_err(context("bigquery"))?;
         for table in warehouse::TABLES {
             bigquery.table(PROJECT, "burnin", table.name, &table.bigquery())?;
@@ -244,10 +249,10 @@ impl Rehearsal {
         Ok(Addresses {
             storage: match known {
                 Some(known) => known,
-                None => open(Api::Storage, self.storage.url()).await?,
+                None => open(GoogleApi::Storage, self.storage.url()).await?,
             },
-            builds: open(Api::CloudBuild, &self.builds.endpoint).await?,
-            bigquery: Some(open(Api::BigQuery, &self.bigquery.endpoint).await?),
+            builds: open(GoogleApi::CloudBuild, &self.builds.endpoint).await?,
+            bigquery: Some(open(GoogleApi::BigQuery, &self.bigquery.endpoint).await?),
             pubsub: Address::open(&self.broker, member).await.map_err(context("an address"))?,
         })
     }
@@ -260,7 +265,7 @@ impl Rehearsal {
                     let service = self.plan.service_at(url);
                     let service =
                         service.ok_or_else(|| format!("{}: no service at {url}", planned.id))?.clone();
-                    Some(Arc::new(Push {
+                    Some(Arc::new(PushDelivery {
                         front: Arc::clone(&self.front),
                         subscription: planned.id.clone(),
                         account: account.clone(),
@@ -459,7 +464,7 @@ impl Rehearsal {
                         let token = GOOGLE.token(&task.account, &task.audience);
                         let request =
                             Invocation { method: "POST", path: &path, headers: Vec::new(), body: Vec::new() };
-                        front.invoke(Source::Project, Some(&token), &service.name, request).await;
+                        front.invoke(RequestOrigin::Project, Some(&token), &service.name, request).await;
                     }
                     tokio::time::sleep(interval).await;
                 }

@@ -18,8 +18,8 @@ use tokio::{net::TcpListener, process::Command};
 
 use crate::{
     deployment::{Failed, Rehearsal},
-    fixtures::{FixtureCluster, FixtureFiles, Image},
-    front::{Front, Invocation, Source},
+    fixtures::{FixtureCluster, FixtureFiles, FixtureImage},
+    front::{Front, Invocation, RequestOrigin},
     grants::Resource,
     iam::{AGENTS, Iam},
     members, outcomes,
@@ -73,7 +73,7 @@ async fn answer(front: &Front, broker: &Broker, iam: &Iam, request: Request) -> 
     let names = ["accept", "content-type", "idempotency-key", "last-event-id"];
     let headers = names.into_iter().filter_map(|name| Some((name, text(name)?.to_owned()))).collect();
     let request = Invocation { method: head.method.as_str(), path, headers, body: body.to_vec() };
-    let (status, text) = front.invoke(Source::Internet, token, "burnin-gateway", request).await;
+    let (status, text) = front.invoke(RequestOrigin::Internet, token, "burnin-gateway", request).await;
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
@@ -96,9 +96,9 @@ async fn run(what: &str, command: &mut Command) -> Result<(), Failed> {
 /// Returns an error if docs/TRIGGERS.md has no trigger of a build.
 pub fn prepare(rehearsal: &Rehearsal) -> Result<(), Failed> {
     let files = FixtureFiles::write(rehearsal)?;
-    files.workflow(rehearsal, "nightly", Image::None, FixtureCluster::Correct, "");
+    files.workflow(rehearsal, "nightly", FixtureImage::None, FixtureCluster::Correct, "");
     let on = format!("on: {{build: [{{trigger: {}, image: {}}}]}}", value("trigger")?, value("image")?);
-    files.workflow(rehearsal, "by-build", Image::None, FixtureCluster::Correct, &on);
+    files.workflow(rehearsal, "by-build", FixtureImage::None, FixtureCluster::Correct, &on);
     Ok(())
 }
 

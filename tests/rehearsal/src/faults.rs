@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     deployment::{Failed, Rehearsal},
-    fixtures::{FixtureCluster, FixtureFiles, Image, ON_PUSH},
+    fixtures::{FixtureCluster, FixtureFiles, FixtureImage, ON_PUSH},
     outcomes::{self, Requested},
     requests::{api, message, push},
     scenario::install_agents,
@@ -32,7 +32,7 @@ const EACH: usize = 4;
 const PUSHES: usize = 2;
 
 enum Request {
-    Api(usize),
+    GoogleApi(usize),
     Message(usize),
     Push(usize),
 }
@@ -112,9 +112,9 @@ async fn watch(
 /// Returns an error at the first denied request, at a timeout, or with all wrong results.
 pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Failed> {
     let files = FixtureFiles::write(rehearsal)?;
-    files.notifying(rehearsal, "by-api", Image::Pushed, FixtureCluster::Correct, "");
-    files.notifying(rehearsal, "by-message", Image::None, FixtureCluster::Correct, "");
-    files.notifying(rehearsal, "by-push", Image::FromCommit, FixtureCluster::Deployed, ON_PUSH);
+    files.notifying(rehearsal, "by-api", FixtureImage::Pushed, FixtureCluster::Correct, "");
+    files.notifying(rehearsal, "by-message", FixtureImage::None, FixtureCluster::Correct, "");
+    files.notifying(rehearsal, "by-push", FixtureImage::FromCommit, FixtureCluster::Deployed, ON_PUSH);
     let named = |name: &str, count| (name.to_owned(), (count, Verdict::Pass));
     let mut requested = Requested {
         workflows: [named("by-api", EACH), named("by-message", EACH), named("by-push", PUSHES)].into(),

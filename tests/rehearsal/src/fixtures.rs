@@ -11,7 +11,7 @@ use crate::deployment::Rehearsal;
 
 /// Image of a workflow.
 #[derive(Clone, Copy)]
-pub enum Image {
+pub enum FixtureImage {
     None,
     /// Pushed to a registry by a build.
     Pushed,
@@ -120,7 +120,7 @@ impl FixtureFiles {
         &self,
         rehearsal: &Rehearsal,
         name: &str,
-        image: Image,
+        image: FixtureImage,
         cluster: FixtureCluster,
         triggers: &str,
     ) {
@@ -133,14 +133,14 @@ impl FixtureFiles {
         &self,
         rehearsal: &Rehearsal,
         name: &str,
-        image: Image,
+        image: FixtureImage,
         cluster: FixtureCluster,
         more: &str,
     ) {
         let image = match image {
-            Image::None => "",
-            Image::Pushed => "image: {build: {config: steps/image.yaml, source: source}}",
-            Image::FromCommit => {
+            FixtureImage::None => "",
+            FixtureImage::Pushed => "image: {build: {config: steps/image.yaml, source: source}}",
+            FixtureImage::FromCommit => {
                 "image: {build: {config: steps/files.yaml, repository: {url: https://github.com/acme/images, revision: main}}}"
             }
         };
@@ -185,6 +185,6 @@ limits: {{image: 5m, cluster: 5m, job: 5m, logs: 5m, results: 5m, verdict: 5m, l
         let first = format!("schedules/{name}/since/{}.json", &digest[..12]);
         rehearsal.storage.put(&self.bucket, &first, json!({"since": since}).to_string());
         let triggers = format!("on: {{schedule: [{{cron: '{cron}', zone: Etc/UTC, window: 4h}}]}}");
-        self.notifying(rehearsal, name, Image::None, FixtureCluster::Wrong, &triggers);
+        self.notifying(rehearsal, name, FixtureImage::None, FixtureCluster::Wrong, &triggers);
     }
 }

@@ -24,7 +24,7 @@ const QUEUE: Duration = Duration::from_secs(10);
 
 /// Origin of a request, which decides whether it reaches a service with internal ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum RequestOrigin {
     /// Pub/Sub and Cloud Scheduler of the project.
     Project,
     Internet,
@@ -81,7 +81,7 @@ impl Front {
     /// invoke the service.
     pub async fn invoke(
         &self,
-        source: Source,
+        source: RequestOrigin,
         token: Option<&str>,
         service: &str,
         request: Invocation<'_>,
@@ -91,7 +91,7 @@ impl Front {
                 Some(target) => (target.internal, target.uri.clone(), Arc::clone(&target.slots), target.port),
                 None => return (404, format!("no service {service}")),
             };
-        if internal && source != Source::Project {
+        if internal && source != RequestOrigin::Project {
             return (404, format!("{service} is not reachable from the Internet: its ingress is internal"));
         }
         let resource = Resource::service(service);
@@ -136,7 +136,7 @@ fn principal(email: &str) -> String {
 }
 
 /// Pushes of a subscription.
-pub struct Push {
+pub struct PushDelivery {
     pub front: Arc<Front>,
     pub subscription: String,
     /// Address of the account in the tokens.
@@ -146,7 +146,7 @@ pub struct Push {
 }
 
 #[async_trait::async_trait]
-impl Endpoint for Push {
+impl Endpoint for PushDelivery {
     async fn deliver(&self, message: &Message, attempt: u32) -> u16 {
         let token = self.front.iam.check(
             PUBSUB,
@@ -166,7 +166,7 @@ impl Endpoint for Push {
         });
         let headers = vec![("content-type", "application/json".to_owned())];
         let request = Invocation { method: "POST", path: "/", headers, body: body.to_string().into() };
-        self.front.invoke(Source::Project, Some(&token), &self.service.name, request).await.0
+        self.front.invoke(RequestOrigin::Project, Some(&token), &self.service.name, request).await.0
     }
 }
 
@@ -215,7 +215,12 @@ mod tests {
         front
     }
 
-    async fn status(front: &Front, source: Source, token: Option<&str>, service: &str) -> (u16, String) {
+    async fn status(
+        front: &Front,
+        source: RequestOrigin,
+        token: Option<&str>,
+        service: &str,
+    ) -> (u16, String) {
         let request = Invocation { method: "GET", path: "/", headers: Vec::new(), body: Vec::new() };
         front.invoke(source, token, service, request).await
     }
@@ -224,30 +229,37 @@ mod tests {
     async fn a_request_needs_a_valid_token_of_an_invoker() {
         let front = front().await;
         let token = GOOGLE.token(PUSH, URI);
-        assert_eq!(status(&front, Source::Project, Some(&token), "internal").await.0, 200);
+        assert_eq!(status(&front, RequestOrigin::Project, Some(&token), "internal").await.0, 200);
         for (what, token) in tokens::refused(PUSH, URI) {
-            assert_eq!(status(&front, Source::Project, Some(&token), "internal").await.0, 401, "{what}");
+            assert_eq!(
+                status(&front, RequestOrigin::Project, Some(&token), "internal").await.0,
+                401,
+                "{what}"
+            );
         }
-        assert_eq!(status(&front, Source::Project, None, "internal").await.0, 401);
+        assert_eq!(status(&front, RequestOrigin::Project, None, "internal").await.0, 401);
         let other = GOOGLE.token("other@my-project.iam.gserviceaccount.com", URI);
-        assert_eq!(status(&front, Source::Project, Some(&other), "internal").await.0, 403);
-        assert_eq!(status(&front, Source::Internet, Some(&token), "private").await.0, 403);
-        assert_eq!(status(&front, Source::Internet, None, "public").await, (200, "no token".to_owned()));
+        assert_eq!(status(&front, RequestOrigin::Project, Some(&other), "internal").await.0, 403);
+        assert_eq!(status(&front, RequestOrigin::Internet, Some(&token), "private").await.0, 403);
+        assert_eq!(
+            status(&front, RequestOrigin::Internet, None, "public").await,
+            (200, "no token".to_owned())
+        );
     }
 
     #[tokio::test]
     async fn ingress_is_checked_before_the_token() {
         let front = front().await;
         let token = GOOGLE.token(PUSH, URI);
-        assert_eq!(status(&front, Source::Internet, Some(&token), "internal").await.0, 404);
-        assert_eq!(status(&front, Source::Internet, None, "internal").await.0, 404);
+        assert_eq!(status(&front, RequestOrigin::Internet, Some(&token), "internal").await.0, 404);
+        assert_eq!(status(&front, RequestOrigin::Internet, None, "internal").await.0, 404);
     }
 
     #[tokio::test]
     async fn the_container_receives_the_claims_without_the_signature() {
         let front = front().await;
         let token = GOOGLE.token(PUSH, URI);
-        let (_, received) = status(&front, Source::Project, Some(&token), "internal").await;
+        let (_, received) = status(&front, RequestOrigin::Project, Some(&token), "internal").await;
         let (claims, _) = token.rsplit_once('.').unwrap();
         assert_eq!(received, format!("Bearer {claims}.SIGNATURE_REMOVED_BY_GOOGLE"));
         assert!(GOOGLE.verify(received.trim_start_matches("Bearer "), URI).is_err());

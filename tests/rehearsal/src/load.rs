@@ -7,7 +7,7 @@ use model::Verdict;
 
 use crate::{
     deployment::{Failed, Rehearsal},
-    fixtures::{FixtureCluster, FixtureFiles, Image, ON_PUSH},
+    fixtures::{FixtureCluster, FixtureFiles, FixtureImage, ON_PUSH},
     outcomes::{self, Requested},
     requests::{message, push},
     scenario::until,
@@ -27,8 +27,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Returns an error at the first denied request, at a timeout, or with all wrong results.
 pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
     let files = FixtureFiles::write(rehearsal)?;
-    files.workflow(rehearsal, "by-message", Image::None, FixtureCluster::Correct, "");
-    files.workflow(rehearsal, "by-push", Image::FromCommit, FixtureCluster::Correct, ON_PUSH);
+    files.workflow(rehearsal, "by-message", FixtureImage::None, FixtureCluster::Correct, "");
+    files.workflow(rehearsal, "by-push", FixtureImage::FromCommit, FixtureCluster::Correct, ON_PUSH);
     let mut requested =
         Requested { messages: MESSAGES, pushes: PUSHES, builds: PUSHES, ..Requested::default() };
     requested.workflows.insert("by-message".to_owned(), (MESSAGES, Verdict::Pass));

@@ -38,7 +38,7 @@ use crate::{
     deployment::{Rehearsal, RehearsalSettings},
     grants::Grant,
     iam::Uses,
-    plan::Plan,
+    plan::TerraformPlan,
 };
 
 /// Rehearses a deployment without a cloud.
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
 }
 
 async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
-    let plan = Plan::read(&arguments.plan)?;
+    let plan = TerraformPlan::read(&arguments.plan)?;
     let folder = std::path::absolute(&arguments.folder).map_err(|error| error.to_string())?;
     let programs = std::path::absolute(&arguments.programs).map_err(|error| error.to_string())?;
     let arguments = &Arguments { programs, ..arguments.clone() };
@@ -129,7 +129,7 @@ async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
 }
 
 /// Kills services during runs, with all grants.
-async fn faults(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<(), String> {
+async fn faults(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> Result<(), String> {
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
     let settings = RehearsalSettings { deliveries: None, unreliable: true, ..RehearsalSettings::default() };
     let mut rehearsal = Rehearsal::new(plan.clone(), &arguments.programs, folder, settings).await?;
@@ -139,7 +139,7 @@ async fn faults(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<(),
 }
 
 /// Starts many runs at once, with all grants.
-async fn load(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<(), String> {
+async fn load(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> Result<(), String> {
     // Commands wait for the processors of this host: shorter intervals would only add load.
     let settings = RehearsalSettings {
         deliveries: None,
@@ -164,7 +164,7 @@ fn finished<T>(outcome: Result<T, String>, rehearsal: &Rehearsal, context: &str)
 }
 
 /// Rehearses with all grants, and without each grant in turn; compares the page with the result.
-async fn rights(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<Vec<String>, String> {
+async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> Result<Vec<String>, String> {
     // The services must pass with either order of Cloud Storage's checks.
     drop(whole(plan, &arguments.programs, &folder.join("overwrite-first"), true).await?);
     let rehearsal = whole(plan, &arguments.programs, &folder.join("whole"), false).await?;
@@ -216,7 +216,7 @@ async fn rights(arguments: &Arguments, plan: &Plan, folder: &Path) -> Result<Vec
 
 /// Rehearses with all grants.
 async fn whole(
-    plan: &Plan,
+    plan: &TerraformPlan,
     programs: &Path,
     folder: &Path,
     overwrite_first: bool,
@@ -256,7 +256,7 @@ fn unneeded(grants: &[Grant], uses: &Uses, sole: &BTreeSet<String>) -> Vec<Strin
 }
 
 /// Reintroduces known mistakes, each of which a rehearsal must find.
-async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Vec<String> {
+async fn planted(plan: &TerraformPlan, programs: &Path, folder: &Path) -> Vec<String> {
     // A grant below a prefix that does not cover lists, which are checked on the bucket.
     let mut lists = plan.clone();
     for grant in &mut lists.grants.all {
@@ -273,7 +273,7 @@ async fn planted(plan: &Plan, programs: &Path, folder: &Path) -> Vec<String> {
     for task in &mut tasks.tasks {
         task.audience.clone_from(&task.uri);
     }
-    let finds = async |name: &str, plan: Plan, expected: &str| {
+    let finds = async |name: &str, plan: TerraformPlan, expected: &str| {
         let mut rehearsal = Rehearsal::new(plan, programs, &folder.join(name), RehearsalSettings::default())
             .await
             .map_err(|why| format!("{name}: {why}"))?;
@@ -305,8 +305,13 @@ fn twice(grants: &[Grant]) -> Vec<String> {
 }
 
 /// Rehearses without a grant. The rehearsal must fail at a request that needs this grant; otherwise returns an error.
-async fn without(plan: &Plan, grant: &Grant, programs: &Path, folder: PathBuf) -> Result<(), String> {
-    let reduced = Plan { grants: plan.grants.without(&grant.address), ..plan.clone() };
+async fn without(
+    plan: &TerraformPlan,
+    grant: &Grant,
+    programs: &Path,
+    folder: PathBuf,
+) -> Result<(), String> {
+    let reduced = TerraformPlan { grants: plan.grants.without(&grant.address), ..plan.clone() };
     let mut rehearsal = Rehearsal::new(reduced, programs, &folder, RehearsalSettings::default()).await?;
     let why = match scenario::rehearse(&mut rehearsal, true).await {
         Ok(_) => return Err(format!("{}: the rehearsal passed without this grant", grant.address)),

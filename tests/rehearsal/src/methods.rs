@@ -177,6 +177,12 @@ pub const RULES: [RequestRule; 25] = [
         "Configure secrets for services",
         "rehearsal",
     ),
+    rule(
+        "build-secrets",
+        "Cloud Build reads the secrets in `availableSecrets` with the build's account before the first step",
+        "Use secrets from Secret Manager",
+        "rehearsal",
+    ),
 ];
 
 /// A permission on a resource.
@@ -184,7 +190,7 @@ pub type Need = (&'static str, Resource);
 
 /// Google's services with a REST surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Api {
+pub enum GoogleApi {
     /// Cloud Storage.
     Storage,
     CloudBuild,
@@ -207,11 +213,11 @@ pub struct Call<'a> {
 pub const DEFAULT_ACCOUNT: &str = "default-compute@developer.gserviceaccount.com";
 
 /// Permissions that a request needs; `None` for unknown methods, which are refused.
-pub fn needs(api: Api, call: &Call<'_>) -> Option<Vec<Need>> {
+pub fn needs(api: GoogleApi, call: &Call<'_>) -> Option<Vec<Need>> {
     match api {
-        Api::Storage => storage(call),
-        Api::CloudBuild => cloud_build(call),
-        Api::BigQuery => bigquery(call),
+        GoogleApi::Storage => storage(call),
+        GoogleApi::CloudBuild => cloud_build(call),
+        GoogleApi::BigQuery => bigquery(call),
     }
 }
 
@@ -300,7 +306,13 @@ mod tests {
 
     use super::*;
 
-    fn asked(api: Api, method: &str, path: &str, query: &[(&str, &str)], body: Value) -> Option<Vec<String>> {
+    fn asked(
+        api: GoogleApi,
+        method: &str,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Value,
+    ) -> Option<Vec<String>> {
         let path = path.split('/').map(|part| part.replace('+', "/")).collect();
         let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let needs = needs(api, &Call { method, path, query, body })?;
@@ -310,7 +322,7 @@ mod tests {
     #[test]
     fn storage_methods_check_the_documented_permission() {
         let needed = |method: &str, path: &str, query: &[(&str, &str)]| {
-            asked(Api::Storage, method, path, query, Value::Null)
+            asked(GoogleApi::Storage, method, path, query, Value::Null)
         };
         let object = "projects/_/buckets/b/objects/x/y";
         let insert = "upload/storage/v1/b/b/o";
@@ -342,7 +354,8 @@ mod tests {
     #[test]
     fn build_methods_check_the_project_and_the_account() {
         let builds = "v1/projects/p/locations/l/builds";
-        let needed = |method: &str, path: &str, body: Value| asked(Api::CloudBuild, method, path, &[], body);
+        let needed =
+            |method: &str, path: &str, body: Value| asked(GoogleApi::CloudBuild, method, path, &[], body);
         let named = json!({"serviceAccount": "projects/p/serviceAccounts/a@p"});
         let create = "cloudbuild.builds.create project".to_owned();
         let acts = |account: &str| format!("iam.serviceAccounts.actAs account {account}");
@@ -367,7 +380,7 @@ mod tests {
     #[test]
     fn warehouse_methods_check_project_and_dataset() {
         let needed = |method: &str, path: &str, body: Value| {
-            asked(Api::BigQuery, method, &format!("bigquery/v2/projects/p/{path}"), &[], body)
+            asked(GoogleApi::BigQuery, method, &format!("bigquery/v2/projects/p/{path}"), &[], body)
         };
         let job = "bigquery.jobs.create project".to_owned();
         let load = json!({"configuration": {"load": {"destinationTable": {"datasetId": "d"}}}});

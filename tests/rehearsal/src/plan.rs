@@ -55,7 +55,7 @@ pub struct PlannedTask {
 pub type Encrypted = (String, &'static str, String);
 
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct TerraformPlan {
     pub grants: Grants,
     /// Services by full name.
     pub services: BTreeMap<String, PlannedService>,
@@ -71,7 +71,7 @@ pub struct Plan {
 
 pub const PROJECT: &str = "my-project";
 
-impl Plan {
+impl TerraformPlan {
     /// Reads the output of `terraform show -json`.
     ///
     /// # Errors

@@ -16,14 +16,14 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use crate::{
     grants::Resource,
     iam::{Denial, Iam},
-    methods::{Api, Call, needs},
+    methods::{Call, GoogleApi, needs},
 };
 
 /// Maximum size of a body.
 const LARGEST: usize = 64 << 20;
 
 struct ProxyState {
-    api: Api,
+    api: GoogleApi,
     member: String,
     upstream: String,
     iam: Arc<Iam>,
@@ -45,7 +45,7 @@ impl Proxy {
     /// # Errors
     /// Returns an error if no port is free.
     pub async fn open(
-        api: Api,
+        api: GoogleApi,
         member: &str,
         upstream: &str,
         iam: Arc<Iam>,
@@ -142,7 +142,7 @@ async fn answer(State(shared): State<Arc<ProxyState>>, request: Request) -> Resp
 /// The denial of a create over an existing object; not recorded, because its precondition would refuse it as well.
 async fn overwrites(shared: &ProxyState, call: &Call<'_>) -> Option<Denial> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
-    let (Api::Storage, "POST", ["upload", "storage", "v1", "b", bucket, "o"]) =
+    let (GoogleApi::Storage, "POST", ["upload", "storage", "v1", "b", bucket, "o"]) =
         (shared.api, call.method, &path[..])
     else {
         return None;
@@ -162,7 +162,7 @@ async fn overwrites(shared: &ProxyState, call: &Call<'_>) -> Option<Denial> {
 /// The denial of a read of an absent object by a caller that may not list the bucket.
 fn absent(shared: &ProxyState, call: &Call<'_>, status: StatusCode) -> Option<Denial> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
-    let (Api::Storage, "GET", 404, ["storage", "v1", "b", bucket, "o", name]) =
+    let (GoogleApi::Storage, "GET", 404, ["storage", "v1", "b", bucket, "o", name]) =
         (shared.api, call.method, status.as_u16(), &path[..])
     else {
         return None;

@@ -31,10 +31,10 @@ service. Not executed, but checked: steps that provision clusters, and the deliv
 ";
 
 /// A row without its permissions: member, resource, role.
-type Key = (String, String, String);
+type GrantRow = (String, String, String);
 
 /// Rows with the permissions for which the grant was used.
-pub type Rows = BTreeMap<Key, BTreeSet<String>>;
+pub type Rows = BTreeMap<GrantRow, BTreeSet<String>>;
 
 /// The name of a member in the table.
 fn member(full: &str) -> String {

@@ -6,7 +6,7 @@ use sha2::Sha256;
 
 use crate::{
     deployment::{Failed, Rehearsal, WEBHOOK_SECRET},
-    front::{Invocation, Source},
+    front::{Invocation, RequestOrigin},
     grants::Resource,
     members,
     plan::PROJECT,
@@ -16,7 +16,7 @@ use crate::{
 /// Calls the gateway as an operator, with the token of `gcloud auth print-identity-token`.
 pub async fn operator(rehearsal: &Rehearsal, request: Invocation<'_>) -> (u16, String) {
     let token = GOOGLE.token(members::OPERATOR_EMAIL, GCLOUD);
-    rehearsal.front.invoke(Source::Internet, Some(&token), "burnin-gateway", request).await
+    rehearsal.front.invoke(RequestOrigin::Internet, Some(&token), "burnin-gateway", request).await
 }
 
 /// Sends a request to the gateway's API as the operator.
@@ -93,7 +93,7 @@ pub async fn push(rehearsal: &Rehearsal, number: usize, delivery: &str) -> Resul
         ("x-hub-signature-256", format!("sha256={}", hex::encode(mac.finalize().into_bytes()))),
     ];
     let request = Invocation { method: "POST", path: "/hooks/github", headers, body: body.into() };
-    match rehearsal.front.invoke(Source::Internet, None, "burnin-hooks", request).await {
+    match rehearsal.front.invoke(RequestOrigin::Internet, None, "burnin-hooks", request).await {
         (200..300, _) => Ok(()),
         (status, text) => Err(format!("the webhook: {status}: {text}")),
     }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::{
     declared,
     deployment::{Failed, Rehearsal},
-    fixtures::{FixtureCluster, FixtureFiles, Image, MEASUREMENTS, ON_PUSH},
-    front::{Invocation, Source},
+    fixtures::{FixtureCluster, FixtureFiles, FixtureImage, MEASUREMENTS, ON_PUSH},
+    front::{Invocation, RequestOrigin},
     grants::Resource,
     iam::member,
     members,
@@ -74,9 +74,9 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
         .map_err(|denial| denial.to_string())?;
     let dead = dead_letters(rehearsal, patience).await?;
     let files = FixtureFiles::write(rehearsal)?;
-    files.notifying(rehearsal, "by-api", Image::Pushed, FixtureCluster::Correct, "");
-    files.notifying(rehearsal, "by-message", Image::None, FixtureCluster::Slurm, "");
-    files.notifying(rehearsal, "by-push", Image::FromCommit, FixtureCluster::Deployed, ON_PUSH);
+    files.notifying(rehearsal, "by-api", FixtureImage::Pushed, FixtureCluster::Correct, "");
+    files.notifying(rehearsal, "by-message", FixtureImage::None, FixtureCluster::Slurm, "");
+    files.notifying(rehearsal, "by-push", FixtureImage::FromCommit, FixtureCluster::Deployed, ON_PUSH);
     files.scheduled(rehearsal, "by-schedule");
     rehearsal.start().await?;
     dashboard(rehearsal, "/", "Burnin").await?;
@@ -246,7 +246,7 @@ async fn dashboard(rehearsal: &Rehearsal, path: &str, expected: &str) -> Result<
     let (status, text) = rehearsal
         .front
         .invoke(
-            Source::Internet,
+            RequestOrigin::Internet,
             Some(&GOOGLE.token(members::PERSON_EMAIL, GCLOUD)),
             "burnin-dashboard",
             request,
@@ -315,7 +315,7 @@ pub async fn tokens(rehearsal: &Rehearsal) -> Result<usize, Failed> {
         let account = account.map(String::as_str).next().unwrap_or(members::PERSON_EMAIL);
         let call = async |token: Option<&str>| {
             let request = Invocation { method: "GET", path: "/about", headers: Vec::new(), body: Vec::new() };
-            rehearsal.front.invoke(Source::Project, token, &service.name, request).await.0
+            rehearsal.front.invoke(RequestOrigin::Project, token, &service.name, request).await.0
         };
         // An account of the project without the role.
         let agent = format!("burnin-agent-c-1@{PROJECT}.iam.gserviceaccount.com");

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     commands::init::{
         exists,
-        kinds::{NewFile, Starter},
+        kinds::{NewFile, StarterFile},
     },
     exit::CliError,
 };
@@ -26,7 +26,7 @@ pub struct Installed {
 /// # Errors
 /// Returns an error if a file exists with another content and `force` is not set, or if a file cannot be written. The folder is
 /// then unchanged.
-pub fn install(folder: &Path, starter: &Starter, force: bool) -> Result<Installed, CliError> {
+pub fn install(folder: &Path, starter: &StarterFile, force: bool) -> Result<Installed, CliError> {
     let mut changed = Vec::new();
     let mut existing = Vec::new();
     for file in &starter.files {
@@ -66,7 +66,7 @@ pub fn install(folder: &Path, starter: &Starter, force: bool) -> Result<Installe
     check(&staged, starter)?;
     let replaced = draft.path().join("old");
     fs::create_dir(&replaced).map_err(cannot)?;
-    let mut done = Changes::default();
+    let mut done = FolderChanges::default();
     for (number, file) in changed.iter().enumerate() {
         let target = folder.join(&file.name);
         let moved =
@@ -100,7 +100,7 @@ fn write(root: &Path, file: &NewFile) -> io::Result<()> {
 }
 
 /// A file that does not load, or that has a warning, is never written: detected values may be unexpected.
-fn check(staged: &Path, starter: &Starter) -> Result<(), CliError> {
+fn check(staged: &Path, starter: &StarterFile) -> Result<(), CliError> {
     let warnings = match workflow::resolve(&staged.join(&starter.workflow), &[]) {
         Ok(resolved) => workflow::FileProblems(resolved.warnings),
         Err(problems) => problems,
@@ -118,13 +118,13 @@ fn check(staged: &Path, starter: &Starter) -> Result<(), CliError> {
 
 /// Changes to the folder, recorded for the rollback.
 #[derive(Default)]
-struct Changes {
+struct FolderChanges {
     created: Vec<PathBuf>,
     replaced: Vec<(PathBuf, PathBuf)>,
     folders: Vec<PathBuf>,
 }
 
-impl Changes {
+impl FolderChanges {
     fn replace(&mut self, new: &Path, target: &Path, old: &Path, force: bool) -> io::Result<()> {
         self.create_folder(target.parent().unwrap_or(Path::new(".")))?;
         if force && exists(target) {

@@ -35,7 +35,7 @@ use crate::{
 #[exclude = "dgx-slurm-perf/agent-program"]
 #[exclude = "dgx-slurm-perf/ssh_key"]
 #[exclude = "dgx-slurm-perf/state*"]
-struct Repository;
+struct RepositoryFiles;
 
 /// Embedded separately: the patterns above exclude `pins.json` together with the files that runs write into its folder.
 const A4_PINS: (&str, &[u8]) = (
@@ -62,7 +62,7 @@ pub struct NewFile {
 }
 
 #[derive(Debug)]
-pub struct Starter {
+pub struct StarterFile {
     pub files: Vec<NewFile>,
     /// Name of the workflow's file.
     pub workflow: String,
@@ -72,7 +72,7 @@ pub struct Starter {
     pub next: Vec<String>,
 }
 
-impl Starter {
+impl StarterFile {
     fn new(workflow: &str) -> Self {
         let files = SCHEMAS.map(|(name, text)| NewFile { name: name.to_owned(), content: text.into() });
         Self {
@@ -93,7 +93,7 @@ impl Starter {
 
     /// Adds files of the repository whose names begin with `prefix`.
     fn add_all(&mut self, prefix: &str) -> Result<(), CliError> {
-        let names: Vec<_> = Repository::iter().filter(|name| name.starts_with(prefix)).collect();
+        let names: Vec<_> = RepositoryFiles::iter().filter(|name| name.starts_with(prefix)).collect();
         if names.is_empty() {
             return Err(missing(prefix));
         }
@@ -131,7 +131,7 @@ pub fn schema(kind: SchemaKind) -> &'static str {
     SCHEMAS.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
 }
 
-pub fn starter(kind: InitKind, detected: &Detected) -> Result<Starter, CliError> {
+pub fn starter(kind: InitKind, detected: &Detected) -> Result<StarterFile, CliError> {
     match kind {
         InitKind::Quickstart => quickstart(detected),
         InitKind::Slurm => slurm(detected),
@@ -144,8 +144,8 @@ pub fn starter(kind: InitKind, detected: &Detected) -> Result<Starter, CliError>
     }
 }
 
-fn quickstart(detected: &Detected) -> Result<Starter, CliError> {
-    let mut starter = Starter::new("quickstart.yaml");
+fn quickstart(detected: &Detected) -> Result<StarterFile, CliError> {
+    let mut starter = StarterFile::new("quickstart.yaml");
     starter.add_all("quickstart.yaml")?;
     starter.add_all("quickstart/")?;
     for criteria in ["this-machine", "node-memory", "node-product"] {
@@ -159,8 +159,8 @@ fn quickstart(detected: &Detected) -> Result<Starter, CliError> {
     Ok(starter)
 }
 
-fn slurm(detected: &Detected) -> Result<Starter, CliError> {
-    let mut starter = Starter::new("slurm.yaml");
+fn slurm(detected: &Detected) -> Result<StarterFile, CliError> {
+    let mut starter = StarterFile::new("slurm.yaml");
     let partition = detected.partition.clone();
     let gpus = partition.as_ref().map_or(0, |partition| partition.gpus_per_node);
     let all = partition.as_ref().map_or(4, |partition| partition.nodes);
@@ -214,8 +214,8 @@ fn slurm(detected: &Detected) -> Result<Starter, CliError> {
     Ok(starter)
 }
 
-fn kubernetes(detected: &Detected) -> Result<Starter, CliError> {
-    let mut starter = Starter::new("kubernetes.yaml");
+fn kubernetes(detected: &Detected) -> Result<StarterFile, CliError> {
+    let mut starter = StarterFile::new("kubernetes.yaml");
     let found = detected.kubernetes.clone().unwrap_or_default();
     let KubernetesNodes { context, nodes: all, gpus_per_node: gpus } = found;
     let nodes = if all == 0 { 4 } else { all.min(4) };
@@ -252,8 +252,8 @@ fn kubernetes(detected: &Detected) -> Result<Starter, CliError> {
     Ok(starter)
 }
 
-fn hosts(detected: &Detected) -> Result<Starter, CliError> {
-    let mut starter = Starter::new("hosts.yaml");
+fn hosts(detected: &Detected) -> Result<StarterFile, CliError> {
+    let mut starter = StarterFile::new("hosts.yaml");
     let gpus = detected.gpus.len() as u32;
     let mut text = header(
         "Validates machines reached by ssh, without a password; mpirun on this machine starts the ranks, so Open MPI is needed here\n\
@@ -288,8 +288,8 @@ fn hosts(detected: &Detected) -> Result<Starter, CliError> {
     Ok(starter)
 }
 
-fn logs(detected: &Detected) -> Result<Starter, CliError> {
-    let mut starter = Starter::new("logs.yaml");
+fn logs(detected: &Detected) -> Result<StarterFile, CliError> {
+    let mut starter = StarterFile::new("logs.yaml");
     let current = plain_path(&detected.current).unwrap_or("/var/tmp");
     let mut text = header(
         "Judges and stores logs of nccl-tests that another program wrote, like those of a run. Starts no job.",
@@ -378,9 +378,9 @@ const DGX: Deployment = Deployment {
     examples: &[],
 };
 
-fn deployed(deployment: &Deployment, detected: &Detected) -> Result<Starter, CliError> {
+fn deployed(deployment: &Deployment, detected: &Detected) -> Result<StarterFile, CliError> {
     let Deployment { workflow, folder, values, criteria, passed, examples } = deployment;
-    let mut starter = Starter::new(workflow);
+    let mut starter = StarterFile::new(workflow);
     starter.add_all(folder)?;
     starter.add_all(criteria)?;
     if *folder == A4.folder {
@@ -487,7 +487,7 @@ fn benchmark(criteria: &str, nodes: u32, gpus: u32) -> String {
     text
 }
 
-fn add_criteria(starter: &mut Starter, name: &str, gpus: u32) -> Result<(), CliError> {
+fn add_criteria(starter: &mut StarterFile, name: &str, gpus: u32) -> Result<(), CliError> {
     if gpus == 0 {
         starter.add_all("criteria/this-machine.yaml")?;
         return if name == "kubernetes" { Ok(()) } else { starter.add_all("quickstart/") };
@@ -538,7 +538,7 @@ fn relocated(name: &str, content: Vec<u8>) -> Vec<u8> {
 }
 
 fn read(name: &str) -> Result<Vec<u8>, CliError> {
-    Repository::get(name).map(|file| file.data.into_owned()).ok_or_else(|| missing(name))
+    RepositoryFiles::get(name).map(|file| file.data.into_owned()).ok_or_else(|| missing(name))
 }
 
 fn text(name: &str) -> Result<String, CliError> {

@@ -12,7 +12,7 @@ use crate::plan::{Plan, PlannedStep};
 use crate::{BuildProblem, BuildStatus};
 
 use super::log::BuildLog;
-use super::step::{self, StepContext, StepEnd};
+use super::step::{self, StepEnd, StepEnvironment};
 use super::{BuildEvent, PlanOutcome, PlanRequest, StepOutcome, artifacts, tools};
 
 pub(super) async fn run(plan: &Plan, request: &PlanRequest, cancel: CancellationToken) -> PlanOutcome {
@@ -37,7 +37,7 @@ pub(super) async fn run(plan: &Plan, request: &PlanRequest, cancel: Cancellation
     let missing = tools::missing(plan, request);
     if missing.is_empty() {
         let stop = CancellationToken::new();
-        let context = StepContext { request, log: &log, scratch: scratch.path(), stop: &stop };
+        let context = StepEnvironment { request, log: &log, scratch: scratch.path(), stop: &stop };
         execute(plan, &context, cancel, &mut outcome).await;
     } else {
         let lines: Vec<String> = missing.into_iter().map(|BuildProblem { message, .. }| message).collect();
@@ -59,7 +59,7 @@ pub(super) async fn run(plan: &Plan, request: &PlanRequest, cancel: Cancellation
 /// Starts each step when its predecessors have succeeded, until all are done or a failure ends the build.
 async fn execute(
     plan: &Plan,
-    context: &StepContext<'_>,
+    context: &StepEnvironment<'_>,
     cancel: CancellationToken,
     outcome: &mut PlanOutcome,
 ) {
@@ -108,7 +108,7 @@ async fn execute(
     }
 }
 
-fn begin(step: &PlannedStep, context: &StepContext<'_>, outcome: &mut PlanOutcome) {
+fn begin(step: &PlannedStep, context: &StepEnvironment<'_>, outcome: &mut PlanOutcome) {
     let at = SystemTime::now();
     let entry = &mut outcome.steps[step.index];
     entry.status = BuildStatus::Working;
@@ -121,7 +121,7 @@ fn finish(
     step: &PlannedStep,
     end: &StepEnd,
     stopped: BuildStatus,
-    context: &StepContext<'_>,
+    context: &StepEnvironment<'_>,
     outcome: &mut PlanOutcome,
 ) {
     let at = SystemTime::now();

@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Writes are unbuffered, so that the log can be read during the build. They only block for the page cache,
 /// so no separate task is needed.
 pub(super) struct BuildLog {
-    inner: Mutex<Inner>,
+    inner: Mutex<LogState>,
     limit: u64,
 }
 
-struct Inner {
+struct LogState {
     file: File,
     left: u64,
     full: bool,
@@ -22,7 +22,7 @@ struct Inner {
 impl BuildLog {
     pub(super) fn create(path: &Path, limit: u64) -> io::Result<Self> {
         let file = File::create(path)?;
-        Ok(Self { inner: Mutex::new(Inner { file, left: limit, full: false, error: None }), limit })
+        Ok(Self { inner: Mutex::new(LogState { file, left: limit, full: false, error: None }), limit })
     }
 
     /// Writes a line of the runner itself, regardless of the limit.
@@ -54,12 +54,12 @@ impl BuildLog {
         self.lock().error.as_ref().map(ToString::to_string)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl LogState {
     fn write(&mut self, bytes: &[u8]) {
         if let Err(error) = self.file.write_all(bytes) {
             self.error.get_or_insert(error);

@@ -21,7 +21,7 @@ use super::{BuildEvent, PlanRequest, environment, tools, workdir};
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Shared state of the steps of a build.
-pub(super) struct StepContext<'a> {
+pub(super) struct StepEnvironment<'a> {
     pub(super) request: &'a PlanRequest,
     pub(super) log: &'a BuildLog,
     /// Private folder for scripts.
@@ -74,7 +74,7 @@ impl StepEnd {
 }
 
 /// Runs one step to its end; its process group has then ended.
-pub(super) async fn run(step: &PlannedStep, context: &StepContext<'_>) -> StepEnd {
+pub(super) async fn run(step: &PlannedStep, context: &StepEnvironment<'_>) -> StepEnd {
     if context.stop.is_cancelled() {
         return StepEnd::Stopped;
     }
@@ -103,7 +103,7 @@ async fn supervise(
     step: &PlannedStep,
     started: StartedProcess,
     output: &mut StepOutput<'_>,
-    context: &StepContext<'_>,
+    context: &StepEnvironment<'_>,
 ) -> StepEnd {
     let StartedProcess { mut group, output: mut pipe, mut exit } = started;
     let mut reading = std::pin::pin!(output.read(&mut pipe));
@@ -140,7 +140,7 @@ async fn supervise(
     })
 }
 
-fn start(step: &PlannedStep, context: &StepContext<'_>) -> io::Result<StartedProcess> {
+fn start(step: &PlannedStep, context: &StepEnvironment<'_>) -> io::Result<StartedProcess> {
     let environment = environment::of_step(&context.request.environment, step);
     let dir = workdir::enter(&context.request.workspace, &step.dir)?;
     let (program, args) = match &step.action {
@@ -169,7 +169,7 @@ fn program(tool: &str, dir: &Path, environment: &[(OsString, OsString)]) -> io::
 fn script_command(
     step: &PlannedStep,
     script: &str,
-    context: &StepContext<'_>,
+    context: &StepEnvironment<'_>,
 ) -> io::Result<(PathBuf, Vec<OsString>)> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;

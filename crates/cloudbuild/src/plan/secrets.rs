@@ -14,14 +14,14 @@ pub(super) enum SecretSource {
 }
 
 /// Declared secrets by variable.
-pub(super) type Declared = BTreeMap<String, SecretSource>;
+pub(super) type DeclaredSecrets = BTreeMap<String, SecretSource>;
 
 pub(super) fn declared(
     config: &BuildConfig,
     templates: &mut Templates,
     problems: &mut Vec<BuildProblem>,
-) -> Declared {
-    let mut declared = Declared::new();
+) -> DeclaredSecrets {
+    let mut declared = DeclaredSecrets::new();
     let Some(available) = &config.available_secrets else { return declared };
     for (index, secret) in available.secret_manager.iter().enumerate() {
         let path = format!("availableSecrets.secretManager[{index}]");
@@ -45,7 +45,7 @@ pub(super) fn declared(
 }
 
 /// The value of a secret variable on this host, or the reason why no value exists.
-pub(super) fn find(variable: &str, declared: &Declared, inputs: &Inputs) -> Result<Secret, String> {
+pub(super) fn find(variable: &str, declared: &DeclaredSecrets, inputs: &Inputs) -> Result<Secret, String> {
     let version = match declared.get(variable) {
         None => {
             return Err(format!("the secret variable {variable} is not declared under `availableSecrets`"));

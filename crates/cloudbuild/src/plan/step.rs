@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::config::{self, BuildConfig};
 use crate::{BuildProblem, Inputs, Secret, image};
 
-use super::secrets::{self, Declared};
+use super::secrets::{self, DeclaredSecrets};
 use super::template::Templates;
 use super::{Action, FailureTolerance, PlannedStep, check_timeout, label, shell};
 
@@ -12,7 +12,7 @@ use super::{Action, FailureTolerance, PlannedStep, check_timeout, label, shell};
 pub(super) struct StepContext<'a> {
     pub(super) config: &'a BuildConfig,
     pub(super) inputs: &'a Inputs,
-    pub(super) secrets: &'a Declared,
+    pub(super) secrets: &'a DeclaredSecrets,
     pub(super) build_timeout: Duration,
 }
 

@@ -26,7 +26,7 @@ use crate::{settings::Hosts, ssh};
 const NEVER: &str = "never";
 
 #[derive(Clone, Debug)]
-pub struct Folder(PathBuf);
+pub struct HostsFolder(PathBuf);
 
 /// State of the start that owns the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub fn rendered_ssh_config(hosts: &Hosts) -> (PathBuf, String) {
     (path, text)
 }
 
-impl Folder {
+impl HostsFolder {
     pub fn of(hosts: &Hosts, job: &str) -> Self {
         Self(Path::new(&hosts.work_folder).join("jobs").join(job))
     }
@@ -175,9 +175,9 @@ fn parse(text: &str) -> Option<JobStatus> {
 mod tests {
     use super::*;
 
-    fn folder() -> (tempfile::TempDir, Folder) {
+    fn folder() -> (tempfile::TempDir, HostsFolder) {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder(root.path().join("job"));
+        let folder = HostsFolder(root.path().join("job"));
         folder.write(&[("job.sh", "true".to_owned())]).unwrap();
         (root, folder)
     }

@@ -15,7 +15,7 @@ use model::{Cluster, Image, Timestamp};
 use service::{Clock, PortError, SystemClock};
 
 use crate::{
-    folder::{self, Folder, Launcher},
+    folder::{self, HostsFolder, Launcher},
     script,
     settings::Hosts,
     ssh,
@@ -44,7 +44,7 @@ impl HostsJobs {
     }
 
     /// Result of a job whose start ended without a result: it was killed, or this machine was restarted.
-    async fn orphaned(&self, hosts: &Hosts, folder: &Folder, job: &str) -> Result<JobStatus, PortError> {
+    async fn orphaned(&self, hosts: &Hosts, folder: &HostsFolder, job: &str) -> Result<JobStatus, PortError> {
         let left = sweep(hosts, folder, job).await?;
         if folder.is_cancelled().map_err(PortError::transient)? {
             // A job is cancelled only when no process is left, so hosts without a response are polled again.
@@ -73,12 +73,12 @@ fn now() -> Timestamp {
     SystemClock.now()
 }
 
-fn record(folder: &Folder, state: &str, why: &str) -> Result<JobStatus, PortError> {
+fn record(folder: &HostsFolder, state: &str, why: &str) -> Result<JobStatus, PortError> {
     folder.record(state, why, now()).map_err(PortError::transient)
 }
 
 /// Ends all processes of a job on this machine and on every host. Returns the hosts where processes may be left.
-async fn sweep(hosts: &Hosts, folder: &Folder, job: &str) -> Result<Vec<String>, PortError> {
+async fn sweep(hosts: &Hosts, folder: &HostsFolder, job: &str) -> Result<Vec<String>, PortError> {
     let mark = format!("BURNIN_JOB={}", script::mark(job, &folder.path().display().to_string()));
     let here = ["bash", "-c", script::SWEEP, "sweep", &mark].map(str::to_owned);
     let swept = supervisor::ask(&here, &[], Duration::from_secs(30)).await.map_err(PortError::transient)?;
@@ -101,10 +101,10 @@ async fn sweep(hosts: &Hosts, folder: &Folder, job: &str) -> Result<Vec<String>,
 }
 
 /// Settings of a cluster, and the folder of a job.
-fn job_of(cluster: &Cluster, name: &str) -> Result<(Hosts, Folder), PortError> {
+fn job_of(cluster: &Cluster, name: &str) -> Result<(Hosts, HostsFolder), PortError> {
     let hosts = Hosts::of(cluster)?;
     check_job_name(name)?;
-    let folder = Folder::of(&hosts, name);
+    let folder = HostsFolder::of(&hosts, name);
     Ok((hosts, folder))
 }
 

@@ -29,7 +29,7 @@ use crate::{
     client,
     lookup::{self, KUEUE},
     manifest, names,
-    objects::{JobSet, Workload, text},
+    objects::{JobSet, KueueWorkload, text},
 };
 
 /// Annotation with the reason why a node was drained.
@@ -215,7 +215,7 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// Returns an error if the API request fails.
-    pub async fn workload_of(&self, uid: &str) -> Result<Option<Workload>, PortError> {
+    pub async fn workload_of(&self, uid: &str) -> Result<Option<KueueWorkload>, PortError> {
         let known = *self.kueue.lock().unwrap_or_else(PoisonError::into_inner);
         let version = match known {
             Some(version) => Some(version),

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
 };
 use model::{Failure, JobEnd};
 
-use crate::objects::{JobSet, Workload};
+use crate::objects::{JobSet, KueueWorkload};
 
 /// Objects of a job at one moment.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub struct PodState {
     pub pods: Vec<Pod>,
     pub jobs: Vec<Job>,
     /// Kueue's Workload.
-    pub workload: Option<Workload>,
+    pub workload: Option<KueueWorkload>,
     /// Events, newest last.
     pub events: Vec<Event>,
 }

@@ -53,7 +53,7 @@ enum Passage {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Read {
+enum LogRead {
     /// A complete line.
     Line,
     /// The end of the output.
@@ -121,24 +121,24 @@ impl ContainerOutput {
         loop {
             let due = keeping.since.filter(|_| follow).map(|since| since + LATEST);
             let read = match patient(due, next(&mut body, &mut line)).await {
-                None => Read::Due,
-                Some(Ok(true)) => Read::Line,
-                Some(Ok(false)) => Read::End,
+                None => LogRead::Due,
+                Some(Ok(true)) => LogRead::Line,
+                Some(Ok(false)) => LogRead::End,
                 // Complete lines are stored; the rest is read again.
                 Some(Err(error)) => {
                     self.keep(&mut keeping).await?;
                     return Err(PortError::transient(error));
                 }
             };
-            let unfinished = read == Read::End && last && !line.is_empty();
-            if read == Read::Line || unfinished {
+            let unfinished = read == LogRead::End && last && !line.is_empty();
+            if read == LogRead::Line || unfinished {
                 keeping.take(&std::mem::take(&mut line));
             }
             let full = keeping.body.len() >= PIECE;
-            if (read != Read::Line || full) && !self.keep(&mut keeping).await? {
+            if (read != LogRead::Line || full) && !self.keep(&mut keeping).await? {
                 return Ok(Passage::Overtaken);
             }
-            if read == Read::End {
+            if read == LogRead::End {
                 return Ok(Passage::Through);
             }
         }

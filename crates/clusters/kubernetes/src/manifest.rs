@@ -49,7 +49,7 @@ const YIELD_GRACE: i64 = 5;
 /// The fields of a JobSet that a job sets (kubernetes-sigs/jobset, v0.9.1, `api/jobset/v1alpha2/jobset_types.go`).
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct JobSet {
+pub struct JobSetManifest {
     api_version: &'static str,
     kind: &'static str,
     /// Name, namespace, labels, annotations.
@@ -57,7 +57,7 @@ pub struct JobSet {
     spec: JobSetSpec,
 }
 
-impl JobSet {
+impl JobSetManifest {
     fn new(metadata: ObjectMeta, spec: JobSetSpec) -> Self {
         Self { api_version: JOBSET, kind: "JobSet", metadata, spec }
     }
@@ -70,7 +70,7 @@ struct JobSetSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_seconds_after_finished: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    network: Option<Network>,
+    network: Option<NetworkSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure_policy: Option<FailurePolicy>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ struct JobSetSpec {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Network {
+struct NetworkSpec {
     #[serde(rename = "enableDNSHostnames")]
     enable_dns_hostnames: bool,
     publish_not_ready_addresses: bool,
@@ -113,7 +113,7 @@ struct ReplicatedJob {
 ///
 /// # Errors
 /// Returns an error if the job's programs are files instead of a container image.
-pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSet, Failure> {
+pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSetManifest, Failure> {
     let name = name(&job.name);
     let (labels, annotations) = marks(job, &name);
     let kept = settings.keep_on_failure.map_or(0, |kept| kept.0.as_secs());
@@ -179,13 +179,13 @@ pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSet, Failure> {
     top.extend(
         kueue.into_iter().filter_map(|(key, value)| Some((format!("kueue.x-k8s.io/{key}"), value.clone()?))),
     );
-    Ok(JobSet::new(
+    Ok(JobSetManifest::new(
         metadata(name.clone(), settings, top, of_jobset),
         JobSetSpec {
             // Kueue starts the JobSet when all its pods fit.
             suspend: settings.queue.is_some(),
             ttl_seconds_after_finished: Some(KEPT),
-            network: Some(Network {
+            network: Some(NetworkSpec {
                 enable_dns_hostnames: true,
                 publish_not_ready_addresses: true,
                 subdomain: name,
@@ -199,7 +199,7 @@ pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSet, Failure> {
 }
 
 /// A JobSet without pods that reserves the name of a cancelled job.
-pub fn fence(job: &str, settings: &Kubernetes) -> JobSet {
+pub fn fence(job: &str, settings: &Kubernetes) -> JobSetManifest {
     let name = name(job);
     let none = Container {
         name: "none".to_owned(),
@@ -216,7 +216,7 @@ pub fn fence(job: &str, settings: &Kubernetes) -> JobSet {
     let template = JobTemplateSpec { metadata: None, spec: Some(spec) };
     let labels = [(LABEL.to_owned(), name.clone())].into();
     let annotations = [(JOB.to_owned(), job.to_owned()), (FENCE.to_owned(), "true".to_owned())].into();
-    JobSet::new(
+    JobSetManifest::new(
         metadata(name, settings, labels, annotations),
         JobSetSpec {
             suspend: true,
@@ -250,7 +250,7 @@ pub fn keys(job: &str, settings: &Kubernetes, uid: &str, user: &str, host: &str)
     }
 }
 
-fn metadata(name: String, settings: &Kubernetes, labels: Marks, annotations: Marks) -> ObjectMeta {
+fn metadata(name: String, settings: &Kubernetes, labels: KeyValues, annotations: KeyValues) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: Some(settings.namespace.clone()),
@@ -261,12 +261,12 @@ fn metadata(name: String, settings: &Kubernetes, labels: Marks, annotations: Mar
 }
 
 /// Labels or annotations by key.
-type Marks = BTreeMap<String, String>;
+type KeyValues = BTreeMap<String, String>;
 
 /// Labels and annotations of all objects of a job: a value that is not a valid label becomes an annotation.
-fn marks(job: &JobSpec, name: &str) -> (Marks, Marks) {
-    let mut labels = Marks::from([(LABEL.to_owned(), name.to_owned())]);
-    let mut annotations = Marks::from([(JOB.to_owned(), job.name.clone())]);
+fn marks(job: &JobSpec, name: &str) -> (KeyValues, KeyValues) {
+    let mut labels = KeyValues::from([(LABEL.to_owned(), name.to_owned())]);
+    let mut annotations = KeyValues::from([(JOB.to_owned(), job.name.clone())]);
     for (key, value) in &job.labels {
         let value = value
             .parse::<model::Timestamp>()
@@ -284,8 +284,8 @@ fn marks(job: &JobSpec, name: &str) -> (Marks, Marks) {
     (labels, annotations)
 }
 
-fn pod_annotations(settings: &Kubernetes, ours: &Marks) -> Marks {
-    let mut all: Marks =
+fn pod_annotations(settings: &Kubernetes, ours: &KeyValues) -> KeyValues {
+    let mut all: KeyValues =
         settings.annotations.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     all.extend(ours.clone());
     all.insert("kubectl.kubernetes.io/default-container".to_owned(), CONTAINER.to_owned());
@@ -350,7 +350,7 @@ fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: i64) -> Result<Po
         operator: Some("Exists".to_owned()),
         ..Toleration::default()
     });
-    let selector: Marks =
+    let selector: KeyValues =
         settings.node_selector.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     Ok(PodSpec {
         restart_policy: Some("Never".to_owned()),

@@ -35,14 +35,14 @@ pub struct JobSetStatus {
 /// conditions).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Workload {
+pub struct KueueWorkload {
     /// Name and uid.
     pub metadata: ObjectMeta,
     /// Observed state.
     pub status: WorkloadStatus,
 }
 
-/// Observed state of a [`Workload`].
+/// Observed state of a [`KueueWorkload`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct WorkloadStatus {
@@ -110,7 +110,7 @@ impl Conditions for JobSet {
     }
 }
 
-impl Conditions for Workload {
+impl Conditions for KueueWorkload {
     fn condition(&self, kind: &str) -> Option<Condition> {
         find(self.status.conditions.as_ref(), kind)
     }

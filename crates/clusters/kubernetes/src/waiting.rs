@@ -6,7 +6,7 @@ use model::{Class, Failure};
 use crate::{
     Kubernetes,
     finding::{PodFinding, PodState},
-    objects::{Condition, Conditions, Workload, containers, text},
+    objects::{Condition, Conditions, KueueWorkload, containers, text},
 };
 
 /// The reason, from the component that is closest to the cause: a container, the scheduler, Kueue, then the newest warning.
@@ -102,7 +102,7 @@ fn never_schedulable(pod: &Pod, condition: &Condition, settings: &Kubernetes) ->
 }
 
 /// Reason why Kueue has not reserved quota.
-fn not_admitted(workload: &Workload) -> Option<PodFinding> {
+fn not_admitted(workload: &KueueWorkload) -> Option<PodFinding> {
     let Condition { reason, message: why, .. } =
         workload.condition("QuotaReserved").filter(|condition| condition.status == "False")?;
     let says = |sign: &str| why.contains(sign);

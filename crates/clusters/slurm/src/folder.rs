@@ -24,7 +24,7 @@ use crate::state::Marks;
 
 /// One job's folder. Every file in it is created once, atomically.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct SlurmFolder {
     shared: PathBuf,
     name: String,
 }
@@ -46,7 +46,7 @@ enum FolderEnd {
     Yielded { why: String },
 }
 
-impl Folder {
+impl SlurmFolder {
     /// The folder of a job under a cluster's shared folder.
     pub fn of(shared: &str, name: &str) -> Self {
         Self { shared: shared.into(), name: name.to_owned() }
@@ -190,16 +190,16 @@ impl From<FolderEnd> for JobStatus {
 
 /// Reads a job's folder, which may be on a slow network file system.
 pub(crate) async fn read<T: Send + 'static>(
-    folder: &Folder,
-    work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
+    folder: &SlurmFolder,
+    work: impl FnOnce(&SlurmFolder) -> io::Result<T> + Send + 'static,
 ) -> Result<T, PortError> {
     blocking(folder, work).await?.map_err(PortError::transient)
 }
 
 /// Does work in a job's folder on a thread that may wait.
 pub(crate) async fn blocking<T: Send + 'static>(
-    folder: &Folder,
-    work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
+    folder: &SlurmFolder,
+    work: impl FnOnce(&SlurmFolder) -> io::Result<T> + Send + 'static,
 ) -> Result<io::Result<T>, PortError> {
     let folder = folder.clone();
     tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::transient)

@@ -11,7 +11,7 @@ use service::PortError;
 use crate::{
     Slurm,
     commands::Commands,
-    folder::{DrainedNode, Folder, read},
+    folder::{DrainedNode, SlurmFolder, read},
 };
 
 pub fn reservation(job: &str) -> String {
@@ -23,7 +23,12 @@ pub fn reservation(job: &str) -> String {
 /// # Errors
 /// Returns an error if a request fails: [`PortError::Permanent`] if a node is out of service for another reason than a drain by
 /// Burnin, or Slurm refuses.
-pub async fn begin(commands: &Commands, slurm: &Slurm, folder: &Folder, job: &str) -> Result<(), PortError> {
+pub async fn begin(
+    commands: &Commands,
+    slurm: &Slurm,
+    folder: &SlurmFolder,
+    job: &str,
+) -> Result<(), PortError> {
     if slurm.retest.is_empty() {
         return Ok(());
     }
@@ -52,11 +57,16 @@ pub async fn begin(commands: &Commands, slurm: &Slurm, folder: &Folder, job: &st
 ///
 /// # Errors
 /// Returns an error if a request fails.
-pub async fn end(commands: &Commands, slurm: &Slurm, folder: &Folder, job: &str) -> Result<(), PortError> {
+pub async fn end(
+    commands: &Commands,
+    slurm: &Slurm,
+    folder: &SlurmFolder,
+    job: &str,
+) -> Result<(), PortError> {
     if slurm.retest.is_empty() {
         return Ok(());
     }
-    let Some(drained) = read(folder, Folder::drained).await? else { return Ok(()) };
+    let Some(drained) = read(folder, SlurmFolder::drained).await? else { return Ok(()) };
     for DrainedNode { node, reason } in drained {
         match commands.drain(&node, &reason).await {
             // The node was drained for another reason meanwhile: keep that reason.

@@ -18,7 +18,7 @@ use service::{Clock, PortError, SystemClock};
 use crate::{
     Slurm,
     commands::Commands,
-    folder::{Folder, blocking, read},
+    folder::{SlurmFolder, blocking, read},
     retest, script,
     state::{self, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind},
     yields,
@@ -51,16 +51,16 @@ impl SlurmJobs {
 
     /// All records of a job: the controller's rows, the accounting's if the controller has purged the job, and the
     /// marks of its folder. The marks are read last, so that they are not older than the rows.
-    async fn known(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
+    async fn known(&self, folder: &SlurmFolder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
         let mut rows = self.commands.jobs(name).await?;
         if rows.is_empty() {
             rows = self.commands.accounted(name).await?;
         }
-        Ok((rows, read(folder, Folder::marks).await?))
+        Ok((rows, read(folder, SlurmFolder::marks).await?))
     }
 
     /// Id of an existing job, as reported to the caller.
-    async fn adopt(&self, folder: &Folder, name: &str) -> Result<Option<u64>, PortError> {
+    async fn adopt(&self, folder: &SlurmFolder, name: &str) -> Result<Option<u64>, PortError> {
         let (mut rows, marks) = self.known(folder, name).await?;
         rows.sort_by_key(|row| row.id);
         let begun = marks.claim.as_deref().and_then(|claim| claim.split('.').next()?.parse().ok());
@@ -80,8 +80,8 @@ impl SlurmJobs {
     }
 
     /// State of a job. Also ends a job that must not continue, and records the end state, which is then final.
-    async fn status(&self, slurm: &Slurm, folder: &Folder, name: &str) -> Result<JobStatus, PortError> {
-        if let Some(recorded) = read(folder, Folder::recorded_end).await? {
+    async fn status(&self, slurm: &Slurm, folder: &SlurmFolder, name: &str) -> Result<JobStatus, PortError> {
+        if let Some(recorded) = read(folder, SlurmFolder::recorded_end).await? {
             return Ok(recorded);
         }
         let now = SystemClock.now();
@@ -115,8 +115,12 @@ impl SlurmJobs {
 
     /// State from the folder's marks and the controller's rows. A successful benchmark reports its own end, even
     /// without the controller.
-    async fn evidence(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
-        let marks = read(folder, Folder::marks).await?;
+    async fn evidence(
+        &self,
+        folder: &SlurmFolder,
+        name: &str,
+    ) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
+        let marks = read(folder, SlurmFolder::marks).await?;
         if marks.end.as_ref().is_some_and(|end| end.launched && end.exit_code == 0) {
             return Ok((Vec::new(), marks));
         }
@@ -142,7 +146,7 @@ impl SlurmJobs {
     /// Cancels a lost job, which must not continue, and a cancelled job, which may have been submitted after the cancel.
     async fn stop_unwanted(
         &self,
-        folder: &Folder,
+        folder: &SlurmFolder,
         name: &str,
         finding: &SlurmFinding,
         rows: &[SlurmJobRow],
@@ -185,15 +189,15 @@ impl SlurmJobs {
     }
 }
 
-async fn create(folder: &Folder) -> Result<(), PortError> {
-    blocking(folder, Folder::create).await?.map_err(|error| unwritable(&folder.path(), &error))
+async fn create(folder: &SlurmFolder) -> Result<(), PortError> {
+    blocking(folder, SlurmFolder::create).await?.map_err(|error| unwritable(&folder.path(), &error))
 }
 
 /// Returns the Slurm settings of the job's cluster, and the job's folder.
-fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, Folder), PortError> {
+fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, SlurmFolder), PortError> {
     let slurm = Slurm::of(cluster)?;
     check_job_name(name)?;
-    let folder = Folder::of(&slurm.shared_folder, name);
+    let folder = SlurmFolder::of(&slurm.shared_folder, name);
     Ok((slurm, folder))
 }
 
@@ -202,7 +206,7 @@ impl Scheduler for SlurmJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         let (slurm, folder) = place(&job.cluster, &job.name)?;
         self.pace.forget(&job.name);
-        let marks = read(&folder, Folder::marks).await?;
+        let marks = read(&folder, SlurmFolder::marks).await?;
         if let Some(number) = marks.submitted {
             return Ok(number.to_string());
         }
@@ -240,7 +244,7 @@ impl Scheduler for SlurmJobs {
                 return Err(error);
             }
         };
-        if read(&folder, Folder::marks).await?.cancelled {
+        if read(&folder, SlurmFolder::marks).await?.cancelled {
             // Cancelled since the submission began; its end may be recorded already.
             self.commands.cancel(&job.name).await?;
             retest::end(&self.commands, &slurm, &folder, &job.name).await?;
@@ -296,7 +300,7 @@ impl Scheduler for SlurmJobs {
 
     async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
         let (_, folder) = place(cluster, name)?;
-        let marks = read(&folder, Folder::marks).await?;
+        let marks = read(&folder, SlurmFolder::marks).await?;
         // The job's own record stays; the controller purges jobs.
         let mut nodes = marks.end.map(|end| end.nodes).unwrap_or_default();
         if nodes.is_empty() {
@@ -336,7 +340,7 @@ impl Scheduler for SlurmJobs {
 }
 
 /// The script of a job, and the options of sbatch.
-fn rendered(job: &JobSpec, slurm: &Slurm, folder: &Folder) -> (String, Vec<String>) {
+fn rendered(job: &JobSpec, slurm: &Slurm, folder: &SlurmFolder) -> (String, Vec<String>) {
     let programs = match &job.image {
         Some(image) => Some(folder.jobs().image_folder(&image.digest).display().to_string()),
         None => slurm.programs.clone(),

@@ -87,7 +87,7 @@ pub async fn check(slurm: &Slurm) -> Result<(), PortError> {
 
 /// The nodes for a run with these settings. Pure.
 pub fn idle_nodes(slurm: &Slurm, reports: &SlurmReports) -> IdleNodes {
-    let partitions: Vec<_> = reports.partitions.lines().filter_map(Partition::parsed).collect();
+    let partitions: Vec<_> = reports.partitions.lines().filter_map(PartitionPreemption::parsed).collect();
     let own = partitions.iter().find(|partition| match &slurm.partition {
         Some(name) => partition.name == name,
         None => partition.default,
@@ -139,14 +139,14 @@ pub fn idle_nodes(slurm: &Slurm, reports: &SlurmReports) -> IdleNodes {
 }
 
 /// The fields of a partition that decide preemption.
-struct Partition<'a> {
+struct PartitionPreemption<'a> {
     name: &'a str,
     default: bool,
     tier: u32,
     mode: &'a str,
 }
 
-impl<'a> Partition<'a> {
+impl<'a> PartitionPreemption<'a> {
     fn parsed(line: &'a str) -> Option<Self> {
         let name = field(line, "PartitionName");
         (!name.is_empty()).then(|| Self {
@@ -175,8 +175,8 @@ impl<'a> QosRow<'a> {
 /// Checks that other jobs preempt a job with these settings, which then ends: a suspended job would measure its pause.
 fn preemptible(
     slurm: &Slurm,
-    own: &Partition<'_>,
-    partitions: &[Partition<'_>],
+    own: &PartitionPreemption<'_>,
+    partitions: &[PartitionPreemption<'_>],
     reports: &SlurmReports,
 ) -> Result<(), String> {
     let (mode, what) = match setting(&reports.config, "PreemptType") {

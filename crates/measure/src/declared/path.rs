@@ -14,9 +14,9 @@ enum PathStep {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Path(Vec<PathStep>);
+pub(crate) struct JsonPath(Vec<PathStep>);
 
-impl Path {
+impl JsonPath {
     /// Parses a path.
     ///
     /// # Errors

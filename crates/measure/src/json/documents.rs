@@ -123,14 +123,14 @@ fn starts_with(line: &str, starts: &[u8]) -> bool {
 }
 
 #[derive(Default)]
-pub(crate) struct Documents {
+pub(crate) struct JsonDocuments {
     gather: Gather,
     /// Memory of a small document, reused for the next document.
     nodes: Vec<JsonNode>,
     ended: Option<LogEnd>,
 }
 
-impl Documents {
+impl JsonDocuments {
     /// Adds a line of a document, and reads a closed document; returns `false` for other lines.
     pub(crate) fn line(
         &mut self,

@@ -30,12 +30,12 @@ pub struct TableFigures {
     floors: bool,
     reference: Option<String>,
     baseline: bool,
-    rows: Vec<Cells>,
+    rows: Vec<FigureCells>,
     more_rows: usize,
 }
 
 #[derive(Serialize)]
-struct Cells {
+struct FigureCells {
     size: String,
     bytes: u64,
     /// Time, algbw and busbw of out-of-place, then of in-place; with a baseline also the slowdown.
@@ -121,7 +121,7 @@ fn described(measured: &MeasuredTable<'_>, rows: &[MeasuredSize<'_>]) -> String 
     words.join(" ")
 }
 
-fn cells(row: &MeasuredSize<'_>, baseline: bool) -> Cells {
+fn cells(row: &MeasuredSize<'_>, baseline: bool) -> FigureCells {
     let half = |placed: Option<&Placed<'_>>| {
         let figure = |kind, text: Option<String>, bad: bool| Figure {
             text: text.unwrap_or_else(|| "-".to_owned()),
@@ -142,7 +142,7 @@ fn cells(row: &MeasuredSize<'_>, baseline: bool) -> Cells {
     let mut figures = half(row.out_of_place.as_ref());
     figures.extend(half(row.in_place.as_ref()));
     let (below_floor, below_reference) = (row.is_below("floor"), row.is_below("reference"));
-    Cells {
+    FigureCells {
         size: text::size(row.size_bytes),
         bytes: row.size_bytes,
         figures,

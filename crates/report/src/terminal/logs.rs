@@ -19,7 +19,7 @@ const FEWEST: usize = 30;
 /// Writes the logs by verdict and reason, worst first; a series in its order. Every log is listed, because a failed log
 /// that is left out would have to be found by hand.
 pub fn write(text_report: &mut TextReport, story: &Story<'_>) {
-    let names = Names::of(story, text_report.width());
+    let names = LogNames::of(story, text_report.width());
     if !names.folder.is_empty() {
         text_report.painted(Paint::Dim, &format!("in {}", names.folder));
     }
@@ -48,7 +48,7 @@ pub fn write(text_report: &mut TextReport, story: &Story<'_>) {
     }
 }
 
-fn line(text_report: &mut TextReport, names: &Names, log: &LogSummary<'_>) {
+fn line(text_report: &mut TextReport, names: &LogNames, log: &LogSummary<'_>) {
     let tone = Tone::from(log.verdict);
     let name = text::ending(&names.short(log.log.name), names.width);
     let width = names.width;
@@ -61,12 +61,12 @@ fn line(text_report: &mut TextReport, names: &Names, log: &LogSummary<'_>) {
 }
 
 /// Names of the logs, without their common folder.
-struct Names {
+struct LogNames {
     folder: String,
     width: usize,
 }
 
-impl Names {
+impl LogNames {
     fn of(story: &Story<'_>, columns: usize) -> Self {
         let names = Self { folder: summary::common_folder(story).to_owned(), width: 0 };
         let longest = story.logs.iter().map(|log| text::line(&names.short(log.name)).chars().count()).max();

@@ -10,9 +10,9 @@ const NAME: usize = 700;
 
 /// Names assigned so far.
 #[derive(Default)]
-pub struct Names(BTreeSet<String>);
+pub struct FileNames(BTreeSet<String>);
 
-impl Names {
+impl FileNames {
     /// Returns the object name of a file: its own name if that is safe. A changed name contains a digest of the original, so
     /// that two files never get the same name.
     pub fn give(&mut self, file: &str) -> String {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn safe_names_are_kept_and_others_get_distinct_names() {
-        let mut names = Names::default();
+        let mut names = FileNames::default();
         for name in ["node-0.log", "a/b c/d.log", "all_reduce.log.1", "é.log", ".hidden"] {
             assert_eq!(names.give(name), name);
         }

@@ -17,7 +17,7 @@ use verdict::pin::PinSource;
 
 use super::{
     extract::{By, Filtered, JsonBody},
-    operation::{In, parameter},
+    operation::{ParameterLocation, parameter},
     problem::ApiProblem,
 };
 use crate::Gateway;
@@ -60,13 +60,13 @@ pub struct Released {
 /// Path parameter of these operations.
 pub fn workflow() -> Value {
     let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9-]{0,30}$"});
-    parameter(In::Path, "workflow", schema, "Workflow name.")
+    parameter(ParameterLocation::Path, "workflow", schema, "Workflow name.")
 }
 
 /// Query parameter of the operation that releases a pin.
 pub fn why() -> Value {
     let schema = json!({"type": "string", "maxLength": LONGEST_WHY});
-    parameter(In::Query, "why", schema, "Reason, shown in the history.")
+    parameter(ParameterLocation::Query, "why", schema, "Reason, shown in the history.")
 }
 
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Baselines>, ApiProblem> {

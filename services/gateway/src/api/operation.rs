@@ -79,18 +79,18 @@ impl Operation {
 
 /// Location of a parameter.
 #[derive(Clone, Copy)]
-pub enum In {
+pub enum ParameterLocation {
     Path,
     Query,
     Header,
 }
 
 /// A parameter. Path parameters are required, all others are optional.
-pub fn parameter(location: In, name: &str, schema: Value, description: &str) -> Value {
+pub fn parameter(location: ParameterLocation, name: &str, schema: Value, description: &str) -> Value {
     let (location, required) = match location {
-        In::Path => ("path", true),
-        In::Query => ("query", false),
-        In::Header => ("header", false),
+        ParameterLocation::Path => ("path", true),
+        ParameterLocation::Query => ("query", false),
+        ParameterLocation::Header => ("header", false),
     };
     json!({"name": name, "in": location, "required": required, "schema": schema, "description": description})
 }

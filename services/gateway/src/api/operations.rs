@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     baselines, files,
-    operation::{In, Operation, ResponseSchema, Route, parameter},
+    operation::{Operation, ParameterLocation, ResponseSchema, Route, parameter},
     runs, workflows,
 };
 
@@ -155,31 +155,41 @@ fn file_routes() -> Vec<Route> {
 
 fn run() -> Value {
     let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9-]{0,49}$"});
-    parameter(In::Path, "run", schema, "Run id.")
+    parameter(ParameterLocation::Path, "run", schema, "Run id.")
 }
 
 fn idempotency_key() -> Value {
     let schema = json!({"type": "string", "pattern": "^[A-Za-z0-9_.:-]{1,200}$"});
-    parameter(In::Header, "Idempotency-Key", schema, "Key chosen by the caller, unique for this request.")
+    parameter(
+        ParameterLocation::Header,
+        "Idempotency-Key",
+        schema,
+        "Key chosen by the caller, unique for this request.",
+    )
 }
 
 fn last_known_record() -> Value {
     let schema = json!({"type": "integer", "minimum": 0, "maximum": u64::MAX});
-    parameter(In::Query, "after", schema, "Number of the last known record.")
+    parameter(ParameterLocation::Query, "after", schema, "Number of the last known record.")
 }
 
 fn file_name() -> Value {
     let schema = json!({"type": "string", "minLength": 1});
-    parameter(In::Path, "name", schema, "File name from the list.")
+    parameter(ParameterLocation::Path, "name", schema, "File name from the list.")
 }
 
 fn byte_range() -> Value {
-    parameter(In::Header, "Range", json!({"type": "string"}), "`bytes=FIRST-LAST`, see RFC 9110.")
+    parameter(
+        ParameterLocation::Header,
+        "Range",
+        json!({"type": "string"}),
+        "`bytes=FIRST-LAST`, see RFC 9110.",
+    )
 }
 
 fn shown_check() -> Value {
     parameter(
-        In::Query,
+        ParameterLocation::Query,
         "check",
         json!({"type": "string"}),
         "Name of a check. Default: the one with the most severe verdict.",
@@ -189,7 +199,7 @@ fn shown_check() -> Value {
 fn with_metrics() -> Value {
     let schema = json!({"type": "boolean", "default": false});
     parameter(
-        In::Query,
+        ParameterLocation::Query,
         "metrics",
         schema,
         "Also the metrics and suspects of a check, which are read from its logs.",
@@ -199,5 +209,5 @@ fn with_metrics() -> Value {
 fn report_format() -> Value {
     let formats = ["html", "text", "markdown", "json", "csv", "junit"];
     let schema = json!({"type": "string", "enum": formats, "default": "html"});
-    parameter(In::Query, "form", schema, "Format.")
+    parameter(ParameterLocation::Query, "form", schema, "Format.")
 }

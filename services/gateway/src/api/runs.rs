@@ -28,7 +28,7 @@ use service::ids;
 
 use super::{
     extract::{By, Filtered, JsonBody, PathParam, RequestedBy},
-    operation::{In, parameter},
+    operation::{ParameterLocation, parameter},
     problem::ApiProblem,
 };
 use crate::{Gateway, StartRequest, start::CALLERS};
@@ -139,7 +139,8 @@ pub struct RunQuery {
 pub fn filters() -> Vec<Value> {
     let text = || json!({"type": "string"});
     let one_of = |words: &[&str]| json!({"type": "string", "enum": words});
-    let parameter = |name, schema, description| parameter(In::Query, name, schema, description);
+    let parameter =
+        |name, schema, description| parameter(ParameterLocation::Query, name, schema, description);
     vec![
         parameter("workflow", text(), "Workflow name."),
         parameter("system", text(), "Kind of cluster: processes, slurm, deployed."),

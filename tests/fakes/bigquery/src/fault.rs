@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Inner;
+use crate::WarehouseState;
 
 /// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub struct Storm {
     pub percent: u8,
 }
 
-impl Inner {
+impl WarehouseState {
     /// Fault for the next request.
     pub(crate) fn fault(&mut self, on: On) -> Option<Fault> {
         *self.requests.entry(on).or_default() += 1;

@@ -40,13 +40,13 @@ pub struct BigQuery {
 
 #[derive(Clone)]
 struct BigQueryState {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<WarehouseState>>,
     /// Cloud Storage's stand-in.
     storage: String,
     http: reqwest::Client,
 }
 
-struct Inner {
+struct WarehouseState {
     /// Jobs by project, location and id.
     jobs: BTreeMap<(String, String, String), Value>,
     /// Schema of each table, by `project.dataset.table`.
@@ -71,7 +71,7 @@ struct TableColumn {
 }
 
 impl BigQueryState {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, WarehouseState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,7 +83,7 @@ impl BigQuery {
     /// Returns an error if no port is free or SQLite fails.
     pub async fn serve(storage: &str) -> std::io::Result<Self> {
         let rows = rusqlite::Connection::open_in_memory().map_err(std::io::Error::other)?;
-        let inner = Inner {
+        let inner = WarehouseState {
             jobs: BTreeMap::new(),
             tables: BTreeMap::new(),
             rows,

@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rusqlite::{Connection, types::Value as Cell};
 use serde_json::{Map, Value, json};
 
-use crate::{BigQueryState, Fault, Inner, On, TableColumn, refusal::Refusal};
+use crate::{BigQueryState, Fault, On, TableColumn, WarehouseState, refusal::Refusal};
 
 /// Known fields of a load; a job with others is rejected, so that no field is ignored.
 const UNDERSTOOD: [&str; 8] = [
@@ -20,7 +20,7 @@ const UNDERSTOOD: [&str; 8] = [
     "autodetect",
 ];
 
-type Key = (String, String, String);
+type JobKey = (String, String, String);
 
 pub(crate) fn make(rows: &Connection, name: &str, columns: &[TableColumn]) -> rusqlite::Result<()> {
     let columns: Vec<_> = columns.iter().map(|column| format!("`{}`", column.name)).collect();
@@ -73,7 +73,7 @@ pub(crate) fn begin(world: &BigQueryState, project: &str, mut job: Value) -> Res
     if uris == 0 || uris > 10_000 {
         return Err(invalid(format!("{uris} source URIs")));
     }
-    let key: Key = (project.to_owned(), location.clone(), id.clone());
+    let key: JobKey = (project.to_owned(), location.clone(), id.clone());
     if inner.jobs.contains_key(&key) {
         return Err(Refusal::new(409, "duplicate", format!("Already Exists: Job {project}:{location}.{id}")));
     }
@@ -116,7 +116,7 @@ impl LoadFailure {
     }
 }
 
-async fn run(world: BigQueryState, key: Key, takes: Duration, elsewhere: bool) {
+async fn run(world: BigQueryState, key: JobKey, takes: Duration, elsewhere: bool) {
     tokio::time::sleep(takes / 2).await;
     let (load, fault) = {
         let mut inner = world.lock();
@@ -179,7 +179,11 @@ async fn fetch(world: &BigQueryState, uris: &Value) -> Result<Vec<(String, Strin
 }
 
 /// Appends all rows or none.
-fn append(inner: &mut Inner, table: &Value, bodies: &[(String, String)]) -> Result<u64, LoadFailure> {
+fn append(
+    inner: &mut WarehouseState,
+    table: &Value,
+    bodies: &[(String, String)],
+) -> Result<u64, LoadFailure> {
     let part = |field: &str| table[field].as_str().unwrap_or_default();
     let name = format!("{}.{}.{}", part("projectId"), part("datasetId"), part("tableId"));
     let Some(columns) = inner.tables.get(&name).cloned() else {

@@ -8,14 +8,14 @@ use rusqlite::{
 };
 use serde_json::{Value, json};
 
-use crate::{Inner, load::micros, refusal::Refusal};
+use crate::{WarehouseState, load::micros, refusal::Refusal};
 
 fn invalid(why: impl Into<String>) -> Refusal {
     Refusal::new(400, "invalidQuery", why)
 }
 
 /// Executes a statement; returns the first page of its result.
-pub(crate) fn ask(inner: &mut Inner, project: &str, request: &Value) -> Result<Value, Refusal> {
+pub(crate) fn ask(inner: &mut WarehouseState, project: &str, request: &Value) -> Result<Value, Refusal> {
     if request["useLegacySql"] != false {
         return Err(invalid("legacy SQL is not supported: useLegacySql must be false"));
     }
@@ -37,7 +37,11 @@ pub(crate) fn ask(inner: &mut Inner, project: &str, request: &Value) -> Result<V
     page(inner, &key, "")
 }
 
-pub(crate) fn page(inner: &Inner, key: &(String, String, String), token: &str) -> Result<Value, Refusal> {
+pub(crate) fn page(
+    inner: &WarehouseState,
+    key: &(String, String, String),
+    token: &str,
+) -> Result<Value, Refusal> {
     let unknown = || Refusal::new(404, "notFound", format!("Not found: Job {}:{}.{}", key.0, key.1, key.2));
     let job = inner.jobs.get(key).ok_or_else(unknown)?;
     let rows = job["answer"].as_array().ok_or_else(|| invalid("not a query"))?;
@@ -84,7 +88,7 @@ fn values(request: &Value) -> Result<BTreeMap<String, Cell>, Refusal> {
 }
 
 fn select(
-    inner: &Inner,
+    inner: &WarehouseState,
     statement: &str,
     values: &BTreeMap<String, Cell>,
     plain: bool,

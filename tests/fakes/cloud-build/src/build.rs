@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{CloudBuildState, Inner};
+use crate::{BuildsState, CloudBuildState};
 
 /// Fields that a request may set; all others are set by Cloud Build or unknown.
 const BUILD: [&str; 14] = [
@@ -131,7 +131,7 @@ fn refused_account(build: &Value) -> Option<String> {
         CLOUD_LOGGING_ONLY / NONE logging options".to_owned())
 }
 
-impl Inner {
+impl BuildsState {
     /// Adds a build in a location; returns its index.
     pub(crate) fn add(&mut self, project: &str, location: &str, mut build: Value) -> usize {
         let id = uuid::Uuid::new_v4().to_string();

@@ -59,13 +59,13 @@ pub struct CloudBuild {
 
 #[derive(Clone)]
 struct CloudBuildState {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<BuildsState>>,
     store: Arc<dyn Store>,
     bucket: String,
 }
 
 #[derive(Default)]
-struct Inner {
+struct BuildsState {
     builds: Vec<Value>,
     faults: VecDeque<Fault>,
     stale_lists: u32,
@@ -83,7 +83,7 @@ struct Inner {
 }
 
 impl CloudBuildState {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, BuildsState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -94,7 +94,7 @@ impl CloudBuild {
     /// # Errors
     /// Returns an error if no port is free.
     pub async fn serve(store: Arc<dyn Store>, bucket: &str) -> std::io::Result<Self> {
-        let inner = Arc::new(Mutex::new(Inner { page: 50, ..Inner::default() }));
+        let inner = Arc::new(Mutex::new(BuildsState { page: 50, ..BuildsState::default() }));
         let world = CloudBuildState { inner, store, bucket: bucket.to_owned() };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let endpoint = format!("http://{}", listener.local_addr()?);

@@ -46,12 +46,12 @@ type Rule = (&'static str, &'static str, Fault);
 pub struct Api {
     /// Address for the client, `http://host:port`.
     pub endpoint: String,
-    state: State,
+    state: ServerState,
     tasks: Vec<JoinHandle<()>>,
 }
 
 #[derive(Clone)]
-struct State {
+struct ServerState {
     objects: Arc<Mutex<Objects>>,
     faults: Arc<Mutex<VecDeque<Rule>>>,
     /// Each change of this value cuts every watch and every followed log.
@@ -66,7 +66,7 @@ struct State {
     requests: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-impl State {
+impl ServerState {
     fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,7 +92,7 @@ impl Api {
     /// # Errors
     /// Returns an error if no port is free.
     pub async fn serve() -> std::io::Result<Self> {
-        let state = State {
+        let state = ServerState {
             objects: Arc::default(),
             faults: Arc::default(),
             cut: watch::Sender::new(0),
@@ -187,7 +187,7 @@ impl Api {
     }
 }
 
-impl State {
+impl ServerState {
     fn told(&self) {
         let version = self.objects().version();
         self.changed.send_if_modified(|current| std::mem::replace(current, version) != version);

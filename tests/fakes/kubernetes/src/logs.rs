@@ -21,10 +21,10 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 /// The output of all containers.
 #[derive(Clone, Default)]
-pub struct PodLogs(Arc<Mutex<BTreeMap<String, Output>>>);
+pub struct PodLogs(Arc<Mutex<BTreeMap<String, LogOutput>>>);
 
 #[derive(Default)]
-struct Output {
+struct LogOutput {
     lines: Vec<(DateTime<Utc>, Vec<u8>)>,
     /// Lines that were rotated away.
     gone: usize,
@@ -36,7 +36,7 @@ fn name(pod: &str, container: &str) -> String {
 }
 
 impl PodLogs {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Output>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, LogOutput>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

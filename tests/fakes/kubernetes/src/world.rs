@@ -57,7 +57,7 @@ impl KubernetesControllers {
         let (held, evicted) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let client =
             reqwest::Client::builder().user_agent("world").tls_danger_accept_invalid_certs(true).build();
-        let turn = Turn {
+        let turn = ControllerTurn {
             client: client.unwrap_or_default(),
             wants,
             logs,
@@ -86,7 +86,7 @@ impl KubernetesControllers {
     }
 }
 
-struct Turn {
+struct ControllerTurn {
     client: reqwest::Client,
     wants: Wants,
     logs: PodLogs,
@@ -101,7 +101,7 @@ const WORKLOADS: &str = "apis/kueue.x-k8s.io/v1beta1";
 const JOBS: &str = "apis/batch/v1";
 const CORE: &str = "api/v1";
 
-impl Turn {
+impl ControllerTurn {
     async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Value> {
         let method = reqwest::Method::from_bytes(method.as_bytes()).ok()?;
         let mut request = self.client.request(method.clone(), format!("{}/{path}", self.wants.endpoint));

@@ -8,13 +8,13 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{Access, Message};
+use crate::{Access, PubsubMessage};
 
 /// A delivery to a push endpoint.
 #[async_trait::async_trait]
-pub trait Endpoint: Send + Sync {
+pub trait PushEndpoint: Send + Sync {
     /// Returns the status of the response; 0 without a response.
-    async fn deliver(&self, message: &Message, attempt: u32) -> u16;
+    async fn deliver(&self, message: &PubsubMessage, attempt: u32) -> u16;
 }
 
 /// A subscription's settings.
@@ -26,18 +26,18 @@ pub struct Subscription {
     /// The attribute and value that a message must have.
     pub filter: Option<(String, String)>,
     /// Receiver of pushes; without it clients pull.
-    pub endpoint: Option<Arc<dyn Endpoint>>,
+    pub endpoint: Option<Arc<dyn PushEndpoint>>,
     /// Maximum number of deliveries, and the topic of the messages that reach it.
     pub dead_letters: Option<(u32, String)>,
 }
 
 /// A message of a subscription.
 struct Queued {
-    message: Message,
+    message: PubsubMessage,
     attempt: u32,
 }
 
-struct Queue {
+struct MessageQueue {
     settings: Arc<Subscription>,
     waiting: VecDeque<Queued>,
     /// Pulled messages by their acknowledgement ids.
@@ -49,8 +49,8 @@ struct Queue {
     failing: bool,
 }
 
-impl Queue {
-    fn push(&mut self, message: Message) {
+impl MessageQueue {
+    fn push(&mut self, message: PubsubMessage) {
         self.waiting.push_back(Queued { message, attempt: 1 });
         self.unacknowledged += 1;
         self.wake.notify_one();
@@ -58,9 +58,9 @@ impl Queue {
 }
 
 #[derive(Default)]
-struct Inner {
+struct BrokerState {
     topics: BTreeMap<String, u64>,
-    queues: BTreeMap<String, Queue>,
+    queues: BTreeMap<String, MessageQueue>,
     numbers: u64,
     /// Each message whose number is divisible by this is delivered twice; 0: none.
     repeated: u64,
@@ -68,7 +68,7 @@ struct Inner {
 
 /// All topics and subscriptions. Messages are delivered at least once, in no order.
 pub struct Broker {
-    inner: Mutex<Inner>,
+    inner: Mutex<BrokerState>,
     pub(crate) access: Arc<dyn Access>,
     /// Google's own account, which forwards dead letters.
     agent: String,
@@ -82,7 +82,7 @@ impl Broker {
         Arc::new(Self { inner: Mutex::default(), access, agent: agent.to_owned(), pause })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, BrokerState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,7 +95,7 @@ impl Broker {
     pub fn subscribe(self: &Arc<Self>, settings: Subscription) {
         let settings = Arc::new(settings);
         let wake = Arc::new(Notify::new());
-        let queue = Queue {
+        let queue = MessageQueue {
             settings: Arc::clone(&settings),
             waiting: VecDeque::new(),
             pulled: BTreeMap::new(),
@@ -163,7 +163,7 @@ impl Broker {
     }
 
     /// Publishes without a check of permissions. Returns the message's id.
-    pub fn publish(&self, topic: &str, mut message: Message) -> String {
+    pub fn publish(&self, topic: &str, mut message: PubsubMessage) -> String {
         let mut inner = self.lock();
         inner.numbers += 1;
         message.message_id = inner.numbers.to_string();
@@ -179,14 +179,14 @@ impl Broker {
     }
 
     /// Puts a message into one subscription only.
-    pub fn put(&self, subscription: &str, message: Message) {
+    pub fn put(&self, subscription: &str, message: PubsubMessage) {
         if let Some(queue) = self.lock().queues.get_mut(subscription) {
             queue.push(message);
         }
     }
 
     /// Acknowledges and returns all waiting messages of a subscription.
-    pub fn drain(&self, subscription: &str) -> Vec<Message> {
+    pub fn drain(&self, subscription: &str) -> Vec<PubsubMessage> {
         let mut inner = self.lock();
         let Some(queue) = inner.queues.get_mut(subscription) else { return Vec::new() };
         let drained: Vec<_> = queue.waiting.drain(..).map(|queued| queued.message).collect();
@@ -204,9 +204,9 @@ impl Broker {
     }
 
     /// Takes waiting messages for a client that pulls.
-    pub(crate) fn pull(&self, subscription: &str) -> Vec<(String, Message, u32)> {
+    pub(crate) fn pull(&self, subscription: &str) -> Vec<(String, PubsubMessage, u32)> {
         let mut inner = self.lock();
-        let Inner { queues, numbers, .. } = &mut *inner;
+        let BrokerState { queues, numbers, .. } = &mut *inner;
         let Some(queue) = queues.get_mut(subscription).filter(|queue| !queue.failing) else {
             return Vec::new();
         };

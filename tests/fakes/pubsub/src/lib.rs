@@ -17,8 +17,8 @@ use tokio::{
     task::JoinHandle,
 };
 
-pub use broker::{Broker, Endpoint, Subscription};
-pub use wire::Message;
+pub use broker::{Broker, PushEndpoint, Subscription};
+pub use wire::PubsubMessage;
 
 /// Permissions of callers.
 pub trait Access: Send + Sync {

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-type Body = BoxBody<Bytes, Infallible>;
+type RpcBody = BoxBody<Bytes, Infallible>;
 
 const NOT_FOUND: u8 = 5;
 const PERMISSION_DENIED: u8 = 7;
@@ -60,13 +60,13 @@ fn status(code: u8, message: &str) -> HeaderMap {
     headers
 }
 
-fn response(frames: mpsc::Receiver<Result<Frame<Bytes>, Infallible>>) -> Response<Body> {
+fn response(frames: mpsc::Receiver<Result<Frame<Bytes>, Infallible>>) -> Response<RpcBody> {
     let mut response = Response::new(StreamBody::new(frames).boxed());
     response.headers_mut().insert(hyper::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
-async fn unary(answered: Result<Bytes, Refusal>) -> Response<Body> {
+async fn unary(answered: Result<Bytes, Refusal>) -> Response<RpcBody> {
     let (mut sender, receiver) = mpsc::channel(2);
     let trailers = match answered {
         Ok(bytes) => {
@@ -79,7 +79,7 @@ async fn unary(answered: Result<Bytes, Refusal>) -> Response<Body> {
     response(receiver)
 }
 
-async fn answer(broker: Arc<Broker>, caller: &str, request: Request<Incoming>) -> Response<Body> {
+async fn answer(broker: Arc<Broker>, caller: &str, request: Request<Incoming>) -> Response<RpcBody> {
     let path = request.uri().path().to_owned();
     let body = request.into_body();
     match path.as_str() {
@@ -98,7 +98,7 @@ async fn answer(broker: Arc<Broker>, caller: &str, request: Request<Incoming>) -
     }
 }
 
-async fn message<M: prost::Message + Default>(body: Incoming) -> Result<M, Refusal> {
+async fn message<M: prost::PubsubMessage + Default>(body: Incoming) -> Result<M, Refusal> {
     let broken = |why: String| Refusal(INTERNAL, why);
     let bytes = body.collect().await.map_err(|error| broken(error.to_string()))?.to_bytes();
     let mut received = BytesMut::from(&bytes[..]);
@@ -122,7 +122,7 @@ fn admitted(broker: &Broker, caller: &str, permission: &'static str, resource: &
 }
 
 /// A request that acknowledges or rejects messages.
-trait Settles: prost::Message + Default {
+trait Settles: prost::PubsubMessage + Default {
     fn subscription(&self) -> &str;
     fn apply(&self, broker: &Arc<Broker>);
 }
@@ -161,7 +161,7 @@ async fn streaming_pull(
     broker: &Arc<Broker>,
     caller: &str,
     mut body: Incoming,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<RpcBody>, Refusal> {
     let mut received = BytesMut::new();
     let first: StreamingPullRequest = loop {
         if let Some(first) = next(&mut received) {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 /// A published message.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Message {
+#[derive(Clone, PartialEq, prost::PubsubMessage)]
+pub struct PubsubMessage {
     /// Content.
     #[prost(bytes = "vec", tag = "1")]
     pub data: Vec<u8>,
@@ -19,21 +19,21 @@ pub struct Message {
     pub ordering_key: String,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::PubsubMessage)]
 pub(crate) struct PublishRequest {
     #[prost(string, tag = "1")]
     pub topic: String,
     #[prost(message, repeated, tag = "2")]
-    pub messages: Vec<Message>,
+    pub messages: Vec<PubsubMessage>,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::PubsubMessage)]
 pub(crate) struct PublishResponse {
     #[prost(string, repeated, tag = "1")]
     pub message_ids: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::PubsubMessage)]
 pub(crate) struct StreamingPullRequest {
     #[prost(string, tag = "1")]
     pub subscription: String,
@@ -45,23 +45,23 @@ pub(crate) struct StreamingPullRequest {
     pub modify_deadline_ack_ids: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::PubsubMessage)]
 pub(crate) struct ReceivedMessage {
     #[prost(string, tag = "1")]
     pub ack_id: String,
     #[prost(message, optional, tag = "2")]
-    pub message: Option<Message>,
+    pub message: Option<PubsubMessage>,
     #[prost(int32, tag = "3")]
     pub delivery_attempt: i32,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::PubsubMessage)]
 pub(crate) struct StreamingPullResponse {
     #[prost(message, repeated, tag = "1")]
     pub received_messages: Vec<ReceivedMessage>,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::PubsubMessage)]
 pub(crate) struct AcknowledgeRequest {
     #[prost(string, tag = "1")]
     pub subscription: String,
@@ -69,7 +69,7 @@ pub(crate) struct AcknowledgeRequest {
     pub ack_ids: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, prost::PubsubMessage)]
 pub(crate) struct ModifyAckDeadlineRequest {
     #[prost(string, tag = "1")]
     pub subscription: String,
@@ -80,7 +80,7 @@ pub(crate) struct ModifyAckDeadlineRequest {
 }
 
 /// A message in a frame of gRPC: a flag without compression, the length, the bytes.
-pub(crate) fn frame(message: &impl prost::Message) -> Bytes {
+pub(crate) fn frame(message: &impl prost::PubsubMessage) -> Bytes {
     let bytes = message.encode_to_vec();
     let mut framed = BytesMut::with_capacity(bytes.len() + 5);
     framed.put_u8(0);
@@ -90,7 +90,7 @@ pub(crate) fn frame(message: &impl prost::Message) -> Bytes {
 }
 
 /// Removes the next complete frame from `received` and decodes it; `None` if it is incomplete.
-pub(crate) fn next<M: prost::Message + Default>(received: &mut BytesMut) -> Option<Result<M, String>> {
+pub(crate) fn next<M: prost::PubsubMessage + Default>(received: &mut BytesMut) -> Option<Result<M, String>> {
     let head: [u8; 5] = received.get(..5)?.try_into().ok()?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
     if received.len() < 5 + length {

@@ -18,7 +18,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    ConnectionControl, FaultKind, ServerState, Wants, notify,
+    ConnectionControl, FaultKind, RequestKind, ServerState, notify,
     world::{Bucket, Query, Refusal, crc32c},
 };
 
@@ -75,19 +75,21 @@ impl ParsedRequest {
         serde_json::from_slice(&self.body).map_err(|error| (400, format!("the body: {error}")))
     }
 
-    fn wants(&self) -> Wants {
+    fn wants(&self) -> RequestKind {
         let path: Vec<_> = self.path.iter().map(String::as_str).collect();
         let resumable = self.query.get("uploadType").is_some_and(|kind| kind == "resumable");
         match (self.method.as_str(), &path[..]) {
-            ("PUT", ["upload", ..]) if self.header("content-range").starts_with("bytes */") => Wants::Status,
-            ("PUT", ["upload", ..]) => Wants::Chunk,
-            ("POST", ["upload", ..]) if resumable => Wants::Start,
-            ("POST", ["upload", ..]) => Wants::Insert,
-            ("GET", ["b", _, "o"]) => Wants::List,
-            ("GET", ["b", _, "o", _]) if self.media() => Wants::Media,
-            ("GET", ["b", _, "o", _]) => Wants::Get,
-            ("DELETE", ["b", _, "o", _]) => Wants::Delete,
-            _ => Wants::Other,
+            ("PUT", ["upload", ..]) if self.header("content-range").starts_with("bytes */") => {
+                RequestKind::Status
+            }
+            ("PUT", ["upload", ..]) => RequestKind::Chunk,
+            ("POST", ["upload", ..]) if resumable => RequestKind::Start,
+            ("POST", ["upload", ..]) => RequestKind::Insert,
+            ("GET", ["b", _, "o"]) => RequestKind::List,
+            ("GET", ["b", _, "o", _]) if self.media() => RequestKind::Media,
+            ("GET", ["b", _, "o", _]) => RequestKind::Get,
+            ("DELETE", ["b", _, "o", _]) => RequestKind::Delete,
+            _ => RequestKind::Other,
         }
     }
 
@@ -236,7 +238,7 @@ fn spoken(mut answer: Answer, fault: Option<FaultKind>) -> Response {
     response
 }
 
-fn route(shared: &Arc<ServerState>, wants: Wants, request: &ParsedRequest) -> Result<Answer, Refusal> {
+fn route(shared: &Arc<ServerState>, wants: RequestKind, request: &ParsedRequest) -> Result<Answer, Refusal> {
     let path: Vec<_> = request.path.iter().map(String::as_str).collect();
     match (request.method.as_str(), &path[..]) {
         (_, ["upload", "b", bucket, "o"]) => uploads::route(shared, wants, bucket, request),

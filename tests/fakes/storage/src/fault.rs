@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wants {
+pub enum RequestKind {
     /// A whole object in one request.
     Insert,
     /// Start of a resumable upload.
@@ -65,7 +65,7 @@ pub enum FaultKind {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Fault {
     /// Kind of the requests.
-    pub on: Wants,
+    pub on: RequestKind,
     /// Effect on a matching request.
     pub kind: FaultKind,
     /// Number of requests with this fault.
@@ -82,9 +82,9 @@ fn once() -> u32 {
 
 /// Pending faults.
 #[derive(Debug, Default)]
-pub struct Faults(Mutex<VecDeque<Fault>>);
+pub struct PendingFaults(Mutex<VecDeque<Fault>>);
 
-impl Faults {
+impl PendingFaults {
     /// Queues a fault for the next matching request.
     pub fn add(&self, fault: Fault) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(fault);
@@ -96,7 +96,7 @@ impl Faults {
     }
 
     /// Fault for this request.
-    pub fn take(&self, wants: Wants) -> Option<FaultKind> {
+    pub fn take(&self, wants: RequestKind) -> Option<FaultKind> {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = faults.iter().position(|fault| fault.on == wants)?;
         let fault = &mut faults[at];

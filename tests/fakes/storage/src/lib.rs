@@ -29,10 +29,10 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 pub use crate::{
     connection::ConnectionControl,
-    fault::{Fault, FaultKind, Wants},
+    fault::{Fault, FaultKind, RequestKind},
     world::{Bucket, Object},
 };
-use crate::{connection::CuttableListener, fault::Faults, world::StorageState};
+use crate::{connection::CuttableListener, fault::PendingFaults, world::StorageState};
 
 /// Settings of the stand-in.
 #[derive(Clone, Debug)]
@@ -58,11 +58,11 @@ impl Default for Options {
 /// State shared by the handlers.
 pub(crate) struct ServerState {
     pub world: Mutex<StorageState>,
-    pub faults: Faults,
+    pub faults: PendingFaults,
     /// The server's own URL, because not every client sends a host.
     pub base: String,
     /// Every request and its status, in order.
-    pub log: Mutex<Vec<(Wants, u16)>>,
+    pub log: Mutex<Vec<(RequestKind, u16)>>,
 }
 
 impl ServerState {
@@ -87,7 +87,8 @@ impl StandIn {
         let base = format!("http://{}", listener.local_addr()?);
         let buckets = options.buckets.into_iter().map(|name| (name, Bucket::default())).collect();
         let world = Mutex::new(StorageState { buckets, pause: options.pause, ..StorageState::default() });
-        let shared = Arc::new(ServerState { world, faults: Faults::default(), base, log: Mutex::default() });
+        let shared =
+            Arc::new(ServerState { world, faults: PendingFaults::default(), base, log: Mutex::default() });
         let routes = Router::new().fallback(answers::answer).with_state(Arc::clone(&shared));
         let service = routes.into_make_service_with_connect_info::<ConnectionControl>();
         let server = tokio::spawn(async move {
@@ -102,7 +103,7 @@ impl StandIn {
     }
 
     /// Adds a fault for the next matching request.
-    pub fn fault(&self, on: Wants, kind: FaultKind) {
+    pub fn fault(&self, on: RequestKind, kind: FaultKind) {
         self.shared.faults.add(Fault { on, kind, times: 1, after: 0 });
     }
 
@@ -147,7 +148,7 @@ impl StandIn {
     }
 
     /// All requests since the last call, with their status; 0: no response.
-    pub fn requests(&self) -> Vec<(Wants, u16)> {
+    pub fn requests(&self) -> Vec<(RequestKind, u16)> {
         std::mem::take(&mut *self.shared.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
