@@ -7,4 +7,5 @@ if timeout 60 "$deny" --log-level error fetch db >/dev/null 2>&1; then
   "$deny" --log-level error check advisories
 else
   echo "skipped: advisories, because the advisory database cannot be fetched"
+  exit 77
 fi

@@ -34,7 +34,7 @@ inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename work
 inside env BURNIN_KUBERNETES_BED="$BED_DIR" RUST_BACKTRACE=0 timeout 400 "$tests" --ignored --test-threads=1
 bash tests/testbed/kubernetes/stop.sh
 
-without() { echo "skipped: complete runs on nodes with real pods, because $*"; exit; }
+without() { echo "skipped: complete runs on nodes with real pods, because $*"; exit 77; }
 for part in kube-scheduler kubelet jobset kueue webhooks/jobset.yaml webhooks/kueue.yaml; do
   [[ -e $KUBERNETES/$part ]] || without "$KUBERNETES/$part is missing"
 done
@@ -53,11 +53,14 @@ bash tests/testbed/kubernetes/start.sh
 inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename workflows/a4-gke-testbed/rbac.yaml
 bash tests/testbed/kubernetes/testbed.sh
 export BURNIN_KUBERNETES_BED=$BED_DIR
+status=0
 # The A4 test bed's chart, installed with Helm's engine.
 if . .ci/helm.sh; then
   inside env BURNIN="$programs/burnin" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/chart timeout 900 "$venv/bin/python" -m unittest -v on_bed
 else
   echo "skipped: the A4 test bed's chart on nodes with real pods, because $helm"
+  status=77
 fi
 tests=$(test_program cli all)
 inside env RUST_BACKTRACE=0 timeout 1500 "$tests" --ignored --test-threads=1 real_kubernetes::
+exit "$status"
