@@ -41,7 +41,8 @@ resource "google_cloud_run_v2_service" "service" {
       image = var.images[try(each.value.image, each.key)]
 
       resources {
-        limits            = { cpu = "1", memory = try(each.value.memory, "512Mi") }
+        limits = { cpu = "1", memory = try(each.value.memory, "512Mi") }
+        # Processors only during requests: all work of a service happens within them.
         cpu_idle          = true
         startup_cpu_boost = true
       }

@@ -21,9 +21,10 @@ pub mod translate;
 
 use std::{io::Write, sync::Arc};
 
-use ::model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
+use ::model::{BuildSpec, Class, Failure, FileDigest, Image, ManifestObject, Span};
 use cloudbuild::BuildStatus;
 use flate2::{Compression, GzBuilder};
+use futures::{StreamExt, TryStreamExt, stream};
 use google_cloud_build_v1::model;
 use ledger::{Artefacts, Committed, Digest, ObjectReader, Store};
 use service::{Clock, PortError};
@@ -39,6 +40,8 @@ use client::CloudBuildClient;
 use submissions::{Submissions, Submitted, Timing};
 use translate::{Frame, translate};
 
+/// Maximum number of a build's files that are copied at the same time: the copies happen within one request.
+const COPIES: usize = 8;
 /// Maximum bytes of a log that are read to find its last lines.
 const LOG_READ: u64 = 64 << 20;
 
@@ -137,19 +140,22 @@ impl CloudBuilds {
             let manifest = self.read(listed).await?.ok_or_else(|| unsound(listed, "is missing"))?;
             let artifacts =
                 outcome::artifacts(&manifest, &self.bucket).map_err(|why| unsound(listed, &why))?;
-            for object in artifacts {
-                let name = object.rsplit('/').next().unwrap_or_default();
-                refuse_reserved(name)?;
-                let body = self.store.open(&object).await.map_err(PortError::transient)?;
-                let body = body.ok_or_else(|| unsound(&object, "is missing"))?;
-                objects.push(self.artefacts.put(key, name, body).await.map_err(damaged)?);
-            }
+            let copies = artifacts.iter().map(|object| self.copy(key, object));
+            objects = stream::iter(copies).buffered(COPIES).try_collect().await?;
         }
         if let Some(body) = self.log(build).await? {
             let body: ObjectReader = Box::new(Redacted::new(body, None).map_err(PortError::transient)?);
             objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
         }
         self.artefacts.commit(key, objects).await.map_err(damaged)
+    }
+
+    async fn copy(&self, key: &BuildKey, object: &str) -> Result<ManifestObject, PortError> {
+        let name = object.rsplit('/').next().unwrap_or_default();
+        refuse_reserved(name)?;
+        let body = self.store.open(object).await.map_err(PortError::transient)?;
+        let body = body.ok_or_else(|| unsound(object, "is missing"))?;
+        self.artefacts.put(key, name, body).await.map_err(damaged)
     }
 
     /// The object name in `gs://bucket/object`, if it is in Burnin's bucket.
