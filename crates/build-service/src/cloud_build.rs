@@ -140,7 +140,7 @@ impl CloudBuilds {
             let manifest = self.read(listed).await?.ok_or_else(|| unsound(listed, "is missing"))?;
             let artifacts =
                 outcome::artifacts(&manifest, &self.bucket).map_err(|why| unsound(listed, &why))?;
-            let copies = artifacts.iter().map(|object| self.copy(key, object));
+            let copies: Vec<_> = artifacts.iter().map(|object| self.copy(key, object)).collect();
             objects = stream::iter(copies).buffered(COPIES).try_collect().await?;
         }
         if let Some(body) = self.log(build).await? {

@@ -9,7 +9,7 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ed25519_dalek::Signer;
-use ledger::{Digest, Digester, Store, StoreError};
+use ledger::{Digest, Digester, Store};
 use lifecycle::fold;
 use model::{Record, RunId};
 use tokio::io::AsyncReadExt;

@@ -17,7 +17,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, JsonValue},
+    json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::{Number, count},
     out::Out,
@@ -60,7 +60,7 @@ const WRONG_DATA: [u32; 8] = [52, 58, 79, 86, 87, 111, 113, 114];
 
 #[derive(Default)]
 struct Diagnostic {
-    json: Documents,
+    json: JsonDocuments,
     failed: bool,
     seen: bool,
 }

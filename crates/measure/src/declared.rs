@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 
 pub use lint::Problem;
 
-use self::path::Path;
+use self::path::JsonPath;
 use crate::{
     input,
-    json::{Documents, JsonValue},
+    json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::number,
     out::{Out, Put, short},
-    prefix::Labels,
+    prefix::LogPrefixes,
 };
 
 /// Rules for reading the output of a benchmark.
@@ -112,7 +112,7 @@ struct LineRules {
     context: Vec<Regex>,
     row: Option<Regex>,
     table: Option<(Regex, Vec<String>)>,
-    json: Option<(Path, BTreeMap<String, String>)>,
+    json: Option<(JsonPath, BTreeMap<String, String>)>,
     name: String,
     unit: Option<String>,
     better: Better,
@@ -172,7 +172,7 @@ impl Declared {
     /// Returns an error only if the reader fails.
     pub fn read(&self, input: impl io::Read) -> io::Result<Reading> {
         let (head, input) = input::beginning(input)?;
-        let labels = Labels::of(&head);
+        let labels = LogPrefixes::of(&head);
         let rules = self.0.clone();
         let new = move || -> Box<dyn Lines> { Box::new(ProcessReader::new(rules.clone(), None)) };
         input::read(NAME, labels, &new, head, input)
@@ -185,7 +185,7 @@ impl Declared {
     /// Returns an error only if the reader fails.
     pub fn explain(&self, input: impl io::Read) -> io::Result<(Reading, Vec<Matched>)> {
         let (head, input) = input::beginning(input)?;
-        let labels = Labels::of(&head);
+        let labels = LogPrefixes::of(&head);
         let matches = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (rules, into) = (self.0.clone(), matches.clone());
         let new =
@@ -202,7 +202,7 @@ type Matches = Arc<std::sync::Mutex<Vec<Matched>>>;
 struct ProcessReader {
     rules: Arc<LineRules>,
     matches: Option<Matches>,
-    json: Documents,
+    json: JsonDocuments,
     /// Groups of the last match of each context pattern.
     context: Vec<Vec<(String, String)>>,
     seen: Vec<bool>,
@@ -220,7 +220,7 @@ impl ProcessReader {
         Self {
             rules,
             matches,
-            json: Documents::default(),
+            json: JsonDocuments::default(),
             context,
             seen,
             begun,

@@ -12,7 +12,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, JsonValue},
+    json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     out::{Out, Put, short},
     text::trim,
@@ -87,7 +87,7 @@ fn index(column: &str) -> Option<usize> {
 
 #[derive(Default)]
 struct Elbencho {
-    json: Documents,
+    json: JsonDocuments,
     /// Columns of the header: their indexes in [`READ`], each only once.
     header: Vec<Option<usize>>,
     operation: String,

@@ -7,7 +7,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, JsonValue},
+    json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     out::Out,
 };
@@ -49,7 +49,7 @@ pub(crate) const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct Fio {
-    json: Documents,
+    json: JsonDocuments,
     failed: bool,
 }
 

@@ -7,7 +7,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, JsonValue},
+    json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
@@ -59,7 +59,7 @@ pub(crate) const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct Products {
-    json: Documents,
+    json: JsonDocuments,
     dtype: String,
     shape: String,
     gpu: Option<u32>,

@@ -7,7 +7,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, JsonValue},
+    json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::count,
     out::Out,
@@ -58,7 +58,7 @@ pub(crate) const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct Fryer {
-    json: Documents,
+    json: JsonDocuments,
     gpu: Option<u32>,
     begun: bool,
     results: bool,

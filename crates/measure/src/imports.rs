@@ -11,7 +11,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, JsonValue},
+    json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
@@ -92,7 +92,7 @@ pub(crate) const KEY_VALUE: Format = Format {
 };
 
 #[derive(Default)]
-struct Bmf(Documents);
+struct Bmf(JsonDocuments);
 
 impl Lines for Bmf {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
@@ -123,7 +123,7 @@ impl Lines for Bmf {
 }
 
 #[derive(Default)]
-struct GithubBenchmark(Documents);
+struct GithubBenchmark(JsonDocuments);
 
 impl Lines for GithubBenchmark {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {

@@ -13,7 +13,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, JsonValue},
+    json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::{Number, count, number},
     out::{Out, Put, short},
@@ -84,7 +84,7 @@ pub(crate) const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct Copies {
-    json: Documents,
+    json: JsonDocuments,
     test: Option<NvbandwidthTest>,
     tests: u64,
     /// The tests in the order of the log.

@@ -12,7 +12,7 @@ use model::{
 
 use crate::{
     format::{Format, Known, Reader},
-    json::{Documents, JsonValue},
+    json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
@@ -67,7 +67,7 @@ pub(crate) const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct PerftestTest {
-    json: Documents,
+    json: JsonDocuments,
     verb: String,
     both: bool,
     device: Option<Arc<str>>,

@@ -1,7 +1,7 @@
 //! Rounds of a soak: the measurement beside the clock, temperature and power of the GPUs.
 
 use lifecycle::{RunState, SoakEnd};
-use model::{Timestamp, Verdict, count};
+use model::count;
 use serde::Serialize;
 
 use crate::{RunStory, findings::Tone, round_values::RoundValues, text};

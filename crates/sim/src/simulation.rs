@@ -7,7 +7,7 @@ use std::{
 
 use events::Message;
 use ledger::{MemoryStore, Store};
-use model::{Attempt, CancelRequested, Fact, Record, RunId};
+use model::{Attempt, CancelRequested, Fact, Record};
 use service::Bus;
 
 use crate::{

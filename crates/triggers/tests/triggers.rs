@@ -201,8 +201,8 @@ fn an_offered_cluster_matches_by_source_kind_and_name() {
         name: name.to_owned(),
         allow: Default::default(),
     };
-    let any = on("s", triggers::ClusterKind::Kubernetes, "*");
-    let on = on("//acme/rack", triggers::ClusterKind::Slurm, "gpu-*");
+    let any = on("s", triggers::OfferedKind::Kubernetes, "*");
+    let on = on("//acme/rack", triggers::OfferedKind::Slurm, "gpu-*");
     let offer = |source, system, name| triggers::OfferedCluster { source, system, name };
     assert!(on.wants(offer("//acme/rack", "slurm", "gpu-a")));
     for other in [

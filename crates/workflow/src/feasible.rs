@@ -15,9 +15,6 @@ use verdict::bounds::{Bounds, JudgedTable, same_size};
 /// Maximum duration in a workflow: a longer one is a mistake, and sums must not overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Kinds of clusters whose programs do not run in container images.
-const WITHOUT_CONTAINERS: [&str; 3] = [PROCESSES, "slurm", "hosts"];
-
 /// The file that sets a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldSource {
@@ -141,8 +138,8 @@ impl FeasibilityFindings {
         system: Option<&System>,
     ) {
         let criteria = &benchmark.criteria;
-        if command.image.is_some() && system.is_some_and(|system| WITHOUT_CONTAINERS.contains(&system.kind()))
-        {
+        let kind = system.and_then(|system| clusters::kind(system.kind()));
+        if command.image.is_some() && kind.is_some_and(|kind| !kind.runs_containers()) {
             let message = "applies to Kubernetes only; on other clusters the command names a program of the image or the node";
             self.add(FieldSource::Check(check), "image", false, message.to_owned());
         }

@@ -72,8 +72,8 @@ impl WebhookSecrets {
 
 /// Parses `sha256=` and 64 hex digits.
 fn signature(text: &str) -> Option<Vec<u8>> {
-    let hex = text.strip_prefix("sha256=").filter(|hex| hex.len() == 64 && hex.is_ascii())?;
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok()).collect()
+    let digits = text.strip_prefix("sha256=").filter(|digits| digits.len() == 64)?;
+    hex::decode(digits).ok()
 }
 
 #[derive(Deserialize)]

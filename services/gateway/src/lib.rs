@@ -49,7 +49,7 @@ pub use api::{
     limits::Rates,
     workflows::{BrokenFile, Offers, WorkflowOffer},
 };
-pub use catalogue::{BrokenWorkflow, Catalogue, CatalogueEntry, Read};
+pub use catalogue::{BrokenWorkflow, Catalogue, CatalogueEntry, ReadWorkflows};
 pub use events::TAKES;
 pub use github::WebhookSecrets;
 pub use home::at_home;
@@ -152,7 +152,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the folder or the bucket cannot be read.
-    pub async fn workflows(&self) -> std::io::Result<Read> {
+    pub async fn workflows(&self) -> std::io::Result<ReadWorkflows> {
         self.catalogue.read().await
     }
 

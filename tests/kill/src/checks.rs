@@ -10,7 +10,7 @@ use bigquery_standin::BigQuery;
 use ledger::Ledger;
 use lifecycle::RunState;
 use model::{RunId, Verdict};
-use warehouse::{LoadedRows as _, Sqlite};
+use warehouse::{Sqlite, Warehouse as _};
 
 /// A closed run, with the number of its records and of its repeated starts.
 pub struct Ended {

@@ -17,7 +17,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bigquery_standin::BigQuery;
 use cloudbuild_standin::CloudBuild;
 use kill::receiver::Receiver;
-use pubsub_standin::{Access, Address, Broker, Endpoint, Message, Subscription};
+use pubsub_standin::{Access, Address, Broker, PubsubMessage, PushEndpoint, Subscription};
 use serde_json::Value;
 use storage_standin::{Options, StandIn};
 
@@ -271,7 +271,7 @@ impl Rehearsal {
                         account: account.clone(),
                         audience: audience.clone(),
                         service,
-                    }) as Arc<dyn Endpoint>)
+                    }) as Arc<dyn PushEndpoint>)
                 }
             };
             let dead_letters = planned.dead_letters.clone();
@@ -532,5 +532,8 @@ fn publish_notification(broker: &Arc<Broker>, iam: &Iam, body: &str) {
     let attributes = message["attributes"].as_object().into_iter().flatten();
     let attributes = attributes.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
     let data = STANDARD.decode(message["data"].as_str().unwrap_or_default()).unwrap_or_default();
-    broker.publish(&topic, Message { data, attributes: attributes.collect(), ..Message::default() });
+    broker.publish(
+        &topic,
+        PubsubMessage { data, attributes: attributes.collect(), ..PubsubMessage::default() },
+    );
 }

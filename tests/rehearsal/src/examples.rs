@@ -12,7 +12,7 @@ use axum::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use model::{ImageSpec, Verdict};
-use pubsub_standin::{Broker, Message};
+use pubsub_standin::{Broker, PubsubMessage};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command};
 
@@ -63,7 +63,10 @@ async fn answer(front: &Front, broker: &Broker, iam: &Iam, request: Request) -> 
             let attributes =
                 attributes.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
             let data = STANDARD.decode(message["data"].as_str().unwrap_or_default()).unwrap_or_default();
-            broker.publish(topic, Message { data, attributes: attributes.collect(), ..Message::default() })
+            broker.publish(
+                topic,
+                PubsubMessage { data, attributes: attributes.collect(), ..PubsubMessage::default() },
+            )
         };
         let ids: Vec<_> = sent["messages"].as_array().into_iter().flatten().map(publish).collect();
         return axum::Json(json!({"messageIds": ids})).into_response();
@@ -215,7 +218,7 @@ fn built(rehearsal: &Rehearsal, trigger: &str, image: &str) -> Result<(), Failed
         let attributes = [("buildId", id), ("status", status)];
         let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let data = build.to_string().into();
-        rehearsal.broker.publish(&topic, Message { data, attributes, ..Message::default() });
+        rehearsal.broker.publish(&topic, PubsubMessage { data, attributes, ..PubsubMessage::default() });
     }
     Ok(())
 }

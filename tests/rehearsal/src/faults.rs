@@ -32,7 +32,7 @@ const EACH: usize = 4;
 const PUSHES: usize = 2;
 
 enum Request {
-    GoogleApi(usize),
+    Api(usize),
     Message(usize),
     Push(usize),
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use pubsub_standin::{Endpoint, Message};
+use pubsub_standin::{PubsubMessage, PushEndpoint};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -146,8 +146,8 @@ pub struct PushDelivery {
 }
 
 #[async_trait::async_trait]
-impl Endpoint for PushDelivery {
-    async fn deliver(&self, message: &Message, attempt: u32) -> u16 {
+impl PushEndpoint for PushDelivery {
+    async fn deliver(&self, message: &PubsubMessage, attempt: u32) -> u16 {
         let token = self.front.iam.check(
             PUBSUB,
             "iam.serviceAccounts.getOpenIdToken",

@@ -26,7 +26,7 @@ const fn rule(
     RequestRule { name, rule, source, test }
 }
 
-pub const RULES: [RequestRule; 25] = [
+pub const RULES: [RequestRule; 26] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",

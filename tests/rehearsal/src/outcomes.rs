@@ -8,7 +8,7 @@ use std::{
 };
 
 use gcp::storage::CloudStorage;
-use kill::checks::{self, Warehouse};
+use kill::checks::{self, LoadedRows};
 use ledger::Ledger;
 use lifecycle::RunState;
 use model::{ClusterSpec, Verdict};
@@ -113,7 +113,7 @@ pub async fn check(
         wrong.push(format!("{} requested runs, but {} runs exist", requested.count(), runs.len()));
     }
     let mut counted: BTreeMap<String, usize> = BTreeMap::new();
-    let warehouse = Warehouse::of(&rehearsal.bigquery, &format!("{PROJECT}.burnin"))?;
+    let warehouse = LoadedRows::of(&rehearsal.bigquery, &format!("{PROJECT}.burnin"))?;
     let (mut records, mut retried) = (0, 0);
     for (state, count) in states {
         let workflow = &state.workflow.name;
@@ -150,7 +150,7 @@ async fn settle(
     rehearsal: &Rehearsal,
     requested: &Requested,
     patience: Duration,
-    replies: &mut Vec<pubsub_standin::Message>,
+    replies: &mut Vec<pubsub_standin::PubsubMessage>,
     reported: impl Fn() -> bool,
 ) -> Result<(), Failed> {
     let bucket = rehearsal.plan.bucket("artefacts");
@@ -181,13 +181,13 @@ async fn settle(
 }
 
 /// Id of the request whose run a reply reports as ended.
-fn ended(reply: &pubsub_standin::Message) -> Option<String> {
+fn ended(reply: &pubsub_standin::PubsubMessage) -> Option<String> {
     let answer: Value = serde_json::from_slice(&reply.data).ok()?;
     answer["ended"].is_object().then(|| answer["request"]["id"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Checks that all replies to a request name one run, and that its end was published as one event.
-fn check_replies(requested: &Requested, replies: &[pubsub_standin::Message], wrong: &mut Vec<String>) {
+fn check_replies(requested: &Requested, replies: &[pubsub_standin::PubsubMessage], wrong: &mut Vec<String>) {
     let mut runs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut ends: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for reply in replies {

@@ -59,9 +59,10 @@ pub fn message(rehearsal: &Rehearsal, workflow: &str, id: &str) -> Result<(), Fa
     ];
     let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let data = json!({"workflow": workflow}).to_string().into();
-    rehearsal
-        .broker
-        .publish(&topic, pubsub_standin::Message { data, attributes, ..pubsub_standin::Message::default() });
+    rehearsal.broker.publish(
+        &topic,
+        pubsub_standin::PubsubMessage { data, attributes, ..pubsub_standin::PubsubMessage::default() },
+    );
     Ok(())
 }
 

@@ -281,7 +281,8 @@ async fn dead_letters(rehearsal: &Rehearsal, patience: Duration) -> Result<usize
     }
     for subscription in &failing {
         let attributes = subscription.filter.clone().into_iter().collect();
-        let message = pubsub_standin::Message { data: b"{}".to_vec(), attributes, ..Default::default() };
+        let message =
+            pubsub_standin::PubsubMessage { data: b"{}".to_vec(), attributes, ..Default::default() };
         rehearsal.broker.put(&subscription.id, message);
     }
     let mut sources = BTreeSet::new();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use dashboard::{Plans, WorkflowPlan};
-use gateway::{BrokenFile, Gateway, Offers, Read};
+use gateway::{BrokenFile, Gateway, Offers, ReadWorkflows};
 use model::{Notify, Timestamp};
 use notifier::secrets::Secrets;
 use service::Clock;
@@ -22,7 +22,7 @@ impl ServedWorkflows {
 
     /// Text for a terminal: every workflow with its next start, the errors of its file, and channels without an address.
     pub async fn summary(&self) -> String {
-        let Read { workflows, broken, .. } = match self.gateway.workflows().await {
+        let ReadWorkflows { workflows, broken, .. } = match self.gateway.workflows().await {
             Ok(read) => read,
             Err(error) => return format!("the workflows cannot be read: {error}\n"),
         };

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pubsub_standin::{Access, Address, Broker, Message, Subscription};
+use pubsub_standin::{Access, Address, Broker, PubsubMessage, Subscription};
 use serde_json::{Value, json};
 
 use crate::bed::{AnsibleBed, PUBSUB, STORAGE};
@@ -70,12 +70,12 @@ impl Drop for Storage {
 }
 
 /// A command as the conductor publishes it.
-fn command(id: &str, body: Value) -> Message {
+fn command(id: &str, body: Value) -> PubsubMessage {
     let command = model::Command { id: id.parse().unwrap(), body: serde_json::from_value(body).unwrap() };
     let event = events::Message::command("conductor", command).to_event();
     let data = serde_json::to_vec(&event).unwrap();
     let attributes = [("cluster".to_owned(), "dgx".to_owned())].into();
-    Message { data, attributes, ..Message::default() }
+    PubsubMessage { data, attributes, ..PubsubMessage::default() }
 }
 
 /// Maximum time to the next fact: an idle agent connects again after a minute, and a loaded machine is slow.

@@ -31,6 +31,11 @@ pub trait ClusterKind: Send + Sync {
         true
     }
 
+    /// Whether a program runs in a container image, so that a check may name its own (`image`).
+    fn runs_containers(&self) -> bool {
+        false
+    }
+
     /// The scheduler of clusters of this kind. `store`: bucket of the images and of the jobs' records.
     fn scheduler(&self, store: Arc<dyn Store>) -> Arc<dyn Scheduler>;
 

@@ -156,7 +156,7 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// Returns an error if the API request fails. After [`PortError::Transient`] the JobSet may exist: read it.
-    pub async fn create_jobset(&self, jobset: &manifest::JobSet) -> Result<Created, PortError> {
+    pub async fn create_jobset(&self, jobset: &manifest::JobSetManifest) -> Result<Created, PortError> {
         create(&self.jobsets(), jobset, "JobSet").await
     }
 

@@ -67,6 +67,10 @@ impl ClusterKind for KubernetesKind {
         SettingsForm::of::<Kubernetes>()
     }
 
+    fn runs_containers(&self) -> bool {
+        true
+    }
+
     fn scheduler(&self, store: Arc<dyn Store>) -> Arc<dyn Scheduler> {
         Arc::new(KubernetesJobs::new(store))
     }

@@ -12,13 +12,13 @@ use ledger::ObjectReader;
 use tokio_util::io::StreamReader;
 
 use super::{
-    Inner,
+    ClientState,
     request_error::{RequestError, Tries},
 };
 
 /// An object being read.
 pub struct Download {
-    inner: Arc<Inner>,
+    inner: Arc<ClientState>,
     name: String,
     generation: i64,
     size: u64,
@@ -31,7 +31,7 @@ pub struct Download {
 
 impl Download {
     /// Opens an object; `None` if absent.
-    pub async fn begin(inner: &Arc<Inner>, name: &str) -> Result<Option<Self>, RequestError> {
+    pub async fn begin(inner: &Arc<ClientState>, name: &str) -> Result<Option<Self>, RequestError> {
         let tried = Tries::new(&inner.patience).until_done(|| ask(inner, name, None)).await;
         let answer = match tried {
             Ok(answer) => answer,
@@ -111,7 +111,7 @@ impl Download {
 
 /// Requests an object, or the rest of one generation of it.
 async fn ask(
-    inner: &Inner,
+    inner: &ClientState,
     name: &str,
     from: Option<(u64, i64)>,
 ) -> Result<ReadObjectResponse, RequestError> {

@@ -5,7 +5,7 @@ use ledger::{Creation, Digest, Digester, ObjectReader, StoreError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{
-    Inner,
+    ClientState,
     request_error::{RequestError, Tries},
     rest::{CreatedObject, UploadProgress},
 };
@@ -17,7 +17,11 @@ pub const AT_ONCE: usize = 1 << 20;
 const PIECE: usize = 8 << 20;
 
 /// Stores the content of a reader. Memory: two chunks.
-pub async fn upload(inner: &Inner, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
+pub async fn upload(
+    inner: &ClientState,
+    name: &str,
+    body: ObjectReader,
+) -> Result<(Creation, Digest), StoreError> {
     let mut body = Digester::new(body);
     let mut held = BytesMut::new();
     let read = |error| StoreError::Io { doing: "read the body of", name: name.to_owned(), source: error };
@@ -69,7 +73,7 @@ pub async fn upload(inner: &Inner, name: &str, body: ObjectReader) -> Result<(Cr
 }
 
 struct Upload<'a> {
-    inner: &'a Inner,
+    inner: &'a ClientState,
     url: String,
     /// CRC32C of all chunks so far.
     sum: u32,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use gcp::pull::Pull;
-use pubsub_standin::{Access, Address, Broker, Message, Subscription};
+use pubsub_standin::{Access, Address, Broker, PubsubMessage, Subscription};
 use service::{DeadLetters, Disposition, Event, Handler, async_trait, push::EventReceiver};
 use tokio::{
     net::TcpListener,
@@ -66,7 +66,7 @@ async fn a_subscriber_connects_soon_after_an_outage() {
     });
     let _address = Address::open_at(&broker, "agent", unused).await.unwrap();
     for content in ["first", "second"] {
-        broker.publish(TOPIC, Message { data: content.into(), ..Message::default() });
+        broker.publish(TOPIC, PubsubMessage { data: content.into(), ..PubsubMessage::default() });
         let received = timeout(Duration::from_secs(6), parked.recv()).await.unwrap().unwrap();
         assert!(received.contains(&STANDARD.encode(content)), "{received}");
         // Wait longer than the maximum time of an idle connection.

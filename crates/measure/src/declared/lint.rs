@@ -5,7 +5,7 @@ use std::fmt;
 use model::metric::{Better, Scope};
 use regex::{Regex, RegexBuilder};
 
-use super::{Declaration, Declared, Rules, path::Path};
+use super::{Declaration, Declared, LineRules, path::JsonPath};
 
 /// A problem of a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ struct Lint<'a> {
 /// Checks a declaration and compiles it.
 pub(super) fn check(declaration: &Declaration, judged: bool) -> Result<Declared, Vec<Problem>> {
     let mut check = Lint { declaration, problems: Vec::new() };
-    let rules = Rules {
+    let rules = LineRules {
         begin: check.one("begin", declaration.begin.as_deref()),
         end: check.one("end", declaration.end.as_deref()),
         context: check.many("context", &declaration.context),
@@ -103,9 +103,9 @@ impl Lint<'_> {
         Some((header?, table.columns.clone()))
     }
 
-    fn json(&mut self) -> Option<(Path, std::collections::BTreeMap<String, String>)> {
+    fn json(&mut self) -> Option<(JsonPath, std::collections::BTreeMap<String, String>)> {
         let json = self.declaration.json.as_ref()?;
-        match Path::parse(&json.values) {
+        match JsonPath::parse(&json.values) {
             Ok(path) => Some((path, json.with.clone())),
             Err(error) => {
                 self.add("json.values", error);
@@ -115,14 +115,14 @@ impl Lint<'_> {
     }
 
     /// Whether a named group, column or key of this name exists.
-    fn has(&self, name: &str, rules: &Rules) -> bool {
+    fn has(&self, name: &str, rules: &LineRules) -> bool {
         let regexes = rules.row.iter().chain(&rules.context);
         regexes.flat_map(|regex| regex.capture_names().flatten()).any(|group| group == name)
             || rules.table.as_ref().is_some_and(|(_, columns)| columns.iter().any(|column| column == name))
             || rules.json.as_ref().is_some_and(|(_, with)| with.contains_key(name))
     }
 
-    fn names(&mut self, rules: &Rules, judged: bool) {
+    fn names(&mut self, rules: &LineRules, judged: bool) {
         let declaration = self.declaration;
         let sources = [declaration.row.is_some(), declaration.table.is_some(), declaration.json.is_some()];
         if sources.iter().filter(|source| **source).count() != 1 {
@@ -185,7 +185,7 @@ impl Lint<'_> {
     }
 
     /// The value group must match whole numbers.
-    fn value(&mut self, rules: &Rules) {
+    fn value(&mut self, rules: &LineRules) {
         let (Some(regex), Some(pattern)) = (&rules.row, &self.declaration.row) else { return };
         if !regex.capture_names().flatten().any(|name| name == "value") {
             return self.add("row", "has no named group `value`");

@@ -4,7 +4,6 @@ use axum::{
     Json, Router,
     body::{Body, Bytes},
     extract::{Path, Query, State},
-    http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
 };

@@ -237,11 +237,7 @@ impl CloudBuildState {
         }
         let rights = self.lock().rights.clone();
         rights.map_or(Ok(()), |rights| rights.end(build))?;
-        let digest = |text: &str| {
-            let hex: String =
-                Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("sha256:{hex}")
-        };
+        let digest = |text: &str| format!("sha256:{}", hex::encode(Sha256::digest(text.as_bytes())));
         let images = build["images"].as_array().map(Vec::as_slice).unwrap_or_default();
         let images: Vec<_> = images.iter().map(|name| json!({"name": name, "digest": digest(id)})).collect();
         let mut results = json!({"images": images});

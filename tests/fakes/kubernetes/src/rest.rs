@@ -18,7 +18,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use crate::{
-    Fault, State,
+    Fault, ServerState,
     store::{Key, Refused},
 };
 
@@ -38,7 +38,7 @@ const KINDS: [(&str, &str, &str); 12] = [
     ("scheduling.k8s.io/priorityclasses", "PriorityClass", "scheduling.k8s.io/v1"),
 ];
 
-pub fn router(state: State) -> Router {
+pub fn router(state: ServerState) -> Router {
     Router::new().fallback(move |Query(query): Query<HashMap<String, String>>, request: Request| {
         let state = state.clone();
         async move { serve(state, query, request).await }
@@ -47,7 +47,7 @@ pub fn router(state: State) -> Router {
 
 /// Kinds of one version; those of Kueue are served in every version that the test names, and converted by changing their
 /// `apiVersion`: kubernetes-sigs/kueue v0.15.0, `config/components/crd/bases`, has no other change in the fields that Burnin reads.
-fn versions(state: &State, group: &str, version: &str) -> Vec<String> {
+fn versions(state: &ServerState, group: &str, version: &str) -> Vec<String> {
     match group {
         KUEUE => state.kueue().iter().map(|version| format!("{KUEUE}/{version}")).collect(),
         _ => vec![version.to_owned()],
@@ -91,7 +91,7 @@ fn target(path: &str) -> Option<ResourcePath> {
     Some(ResourcePath { key, version, namespace, below: parts.next() })
 }
 
-async fn serve(state: State, query: HashMap<String, String>, request: Request) -> Response {
+async fn serve(state: ServerState, query: HashMap<String, String>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     if let Some(answer) = about(&state, &head.method, head.uri.path()) {
         let document = if head.method == Method::GET { Value::Null } else { json_of(body).await };
@@ -162,10 +162,10 @@ async fn json_of(body: Body) -> Value {
     serde_json::from_slice(&to_bytes(body, 1 << 20).await.unwrap_or_default()).unwrap_or_default()
 }
 
-type About = Box<dyn FnOnce(&State, &Value) -> Response + Send>;
+type About = Box<dyn FnOnce(&ServerState, &Value) -> Response + Send>;
 
 /// Discovery: the kinds of a group's version, and permissions of the caller.
-fn about(state: &State, method: &Method, path: &str) -> Option<About> {
+fn about(state: &ServerState, method: &Method, path: &str) -> Option<About> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (method, &parts[..]) {
         (&Method::GET, ["apis"]) => {
@@ -235,14 +235,14 @@ fn world(headers: &HeaderMap) -> bool {
     headers.get("user-agent").is_some_and(|agent| agent == "world")
 }
 
-fn fault(state: &State, method: &Method, path: &str) -> Option<Fault> {
+fn fault(state: &ServerState, method: &Method, path: &str) -> Option<Fault> {
     let mut faults = state.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let ours = faults.iter().position(|(verb, part, _)| *verb == method.as_str() && path.contains(part))?;
     faults.remove(ours).map(|(.., fault)| fault)
 }
 
 fn write(
-    state: &State,
+    state: &ServerState,
     method: &Method,
     target: ResourcePath,
     patch: &str,
@@ -282,7 +282,7 @@ fn write(
 }
 
 fn read(
-    state: &State,
+    state: &ServerState,
     target: &ResourcePath,
     kind: &str,
     version: &str,
@@ -365,7 +365,7 @@ fn read(
 
 /// Changes after a version, with bookmarks, until the watch is cut. A version that was dropped is reported as expired.
 fn watch(
-    state: State,
+    state: ServerState,
     kind: String,
     namespace: Option<String>,
     labels: String,
@@ -409,7 +409,7 @@ fn watch(
 }
 
 fn until_cut<T, B: futures::Stream<Item = Result<T, std::io::Error>>>(
-    state: &State,
+    state: &ServerState,
     body: B,
 ) -> impl futures::Stream<Item = Result<T, std::io::Error>> + use<T, B> {
     let mut cut = state.cut.subscribe();

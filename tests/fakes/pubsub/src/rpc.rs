@@ -98,7 +98,7 @@ async fn answer(broker: Arc<Broker>, caller: &str, request: Request<Incoming>) -
     }
 }
 
-async fn message<M: prost::PubsubMessage + Default>(body: Incoming) -> Result<M, Refusal> {
+async fn message<M: prost::Message + Default>(body: Incoming) -> Result<M, Refusal> {
     let broken = |why: String| Refusal(INTERNAL, why);
     let bytes = body.collect().await.map_err(|error| broken(error.to_string()))?.to_bytes();
     let mut received = BytesMut::from(&bytes[..]);
@@ -122,7 +122,7 @@ fn admitted(broker: &Broker, caller: &str, permission: &'static str, resource: &
 }
 
 /// A request that acknowledges or rejects messages.
-trait Settles: prost::PubsubMessage + Default {
+trait Settles: prost::Message + Default {
     fn subscription(&self) -> &str;
     fn apply(&self, broker: &Arc<Broker>);
 }

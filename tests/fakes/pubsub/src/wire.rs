@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 /// A published message.
-#[derive(Clone, PartialEq, prost::PubsubMessage)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct PubsubMessage {
     /// Content.
     #[prost(bytes = "vec", tag = "1")]
@@ -19,7 +19,7 @@ pub struct PubsubMessage {
     pub ordering_key: String,
 }
 
-#[derive(Clone, PartialEq, prost::PubsubMessage)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct PublishRequest {
     #[prost(string, tag = "1")]
     pub topic: String,
@@ -27,13 +27,13 @@ pub(crate) struct PublishRequest {
     pub messages: Vec<PubsubMessage>,
 }
 
-#[derive(Clone, PartialEq, prost::PubsubMessage)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct PublishResponse {
     #[prost(string, repeated, tag = "1")]
     pub message_ids: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, prost::PubsubMessage)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct StreamingPullRequest {
     #[prost(string, tag = "1")]
     pub subscription: String,
@@ -45,7 +45,7 @@ pub(crate) struct StreamingPullRequest {
     pub modify_deadline_ack_ids: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, prost::PubsubMessage)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ReceivedMessage {
     #[prost(string, tag = "1")]
     pub ack_id: String,
@@ -55,13 +55,13 @@ pub(crate) struct ReceivedMessage {
     pub delivery_attempt: i32,
 }
 
-#[derive(Clone, PartialEq, prost::PubsubMessage)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct StreamingPullResponse {
     #[prost(message, repeated, tag = "1")]
     pub received_messages: Vec<ReceivedMessage>,
 }
 
-#[derive(Clone, PartialEq, prost::PubsubMessage)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct AcknowledgeRequest {
     #[prost(string, tag = "1")]
     pub subscription: String,
@@ -69,7 +69,7 @@ pub(crate) struct AcknowledgeRequest {
     pub ack_ids: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, prost::PubsubMessage)]
+#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ModifyAckDeadlineRequest {
     #[prost(string, tag = "1")]
     pub subscription: String,
@@ -80,7 +80,7 @@ pub(crate) struct ModifyAckDeadlineRequest {
 }
 
 /// A message in a frame of gRPC: a flag without compression, the length, the bytes.
-pub(crate) fn frame(message: &impl prost::PubsubMessage) -> Bytes {
+pub(crate) fn frame(message: &impl prost::Message) -> Bytes {
     let bytes = message.encode_to_vec();
     let mut framed = BytesMut::with_capacity(bytes.len() + 5);
     framed.put_u8(0);
@@ -90,7 +90,7 @@ pub(crate) fn frame(message: &impl prost::PubsubMessage) -> Bytes {
 }
 
 /// Removes the next complete frame from `received` and decodes it; `None` if it is incomplete.
-pub(crate) fn next<M: prost::PubsubMessage + Default>(received: &mut BytesMut) -> Option<Result<M, String>> {
+pub(crate) fn next<M: prost::Message + Default>(received: &mut BytesMut) -> Option<Result<M, String>> {
     let head: [u8; 5] = received.get(..5)?.try_into().ok()?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
     if received.len() < 5 + length {

@@ -11,7 +11,7 @@ use google_cloud_pubsub::{
     client::{BasePublisher, Subscriber},
     model::Message,
 };
-use pubsub_standin::{Access, Address, Broker, Endpoint, Subscription};
+use pubsub_standin::{Access, Address, Broker, PushEndpoint, Subscription};
 
 const TOPIC: &str = "projects/p/topics/t";
 const DEAD: &str = "projects/p/topics/dead";
@@ -39,8 +39,8 @@ impl Access for Denies {
 struct Always(u16, Mutex<Vec<u32>>);
 
 #[async_trait::async_trait]
-impl Endpoint for Always {
-    async fn deliver(&self, _: &pubsub_standin::Message, attempt: u32) -> u16 {
+impl PushEndpoint for Always {
+    async fn deliver(&self, _: &pubsub_standin::PubsubMessage, attempt: u32) -> u16 {
         self.1.lock().unwrap().push(attempt);
         self.0
     }
@@ -128,7 +128,7 @@ async fn a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_h
             ..subscription("push", TOPIC)
         });
         broker.subscribe(subscription("dead", DEAD));
-        broker.publish(TOPIC, pubsub_standin::Message::default());
+        broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
         let wanted = if forwarded == 1 { 3 } else { 5 };
         within(|| (endpoint.1.lock().unwrap().len() >= wanted).then_some(())).await;
         within(|| (broker.backlog("projects/p/subscriptions/dead") == forwarded).then_some(())).await;
@@ -147,7 +147,7 @@ async fn a_message_is_in_the_backlog_until_it_is_acknowledged_even_between_deliv
     }
     broker.repeat(2);
     for _ in 0..2 {
-        broker.publish(TOPIC, pubsub_standin::Message::default());
+        broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
     }
     within(|| (broker.backlog(accepting) == 0).then_some(())).await;
     assert_eq!(endpoints[1].1.lock().unwrap().len(), 3, "the second message is delivered twice");

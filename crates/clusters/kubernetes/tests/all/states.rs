@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use cluster_kubernetes::state::{self, PodFinding, PodState, named, standing};
 use cluster_kubernetes::{
     Kubernetes, Topology,
-    objects::{Conditions, JobSet, Workload},
+    objects::{Conditions, JobSet, KueueWorkload},
 };
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -102,7 +102,7 @@ fn every_line_of_the_recorded_watches_is_read() {
                     jobset.metadata.uid
                 }
                 "workloads" => {
-                    let workload: Workload = typed(object);
+                    let workload: KueueWorkload = typed(object);
                     let conditions = workload.status.conditions.as_ref().map_or(0, Vec::len);
                     assert_eq!(
                         conditions,
@@ -128,7 +128,7 @@ fn unknown_fields_and_values_are_accepted() {
         &json!({"kind": "JobSet", "new": {"a": 1}, "status": {"terminalState": "Paused", "newer": []}}),
     );
     assert!(state::over(&jobset), "an unknown end state is an end");
-    let workload: Workload = typed(
+    let workload: KueueWorkload = typed(
         &json!({"metadata": {}, "status": {"conditions": [{"type": "New", "status": "Maybe", "x": 1}]}}),
     );
     assert!(workload.condition("New").is_some() && workload.holds("New").is_none());
