@@ -35,6 +35,27 @@ settings=(--set cluster.existing.system.hosts.user=ops --set cluster.existing.sy
   --set cluster.existing.system.hosts.work_folder="$work")
 timeout 200 "${burnin[@]}" run "$bed/workflows/hosts.yaml" --data "$bed/data" "${settings[@]}"
 
+echo "a run that locates the host with a slow link"
+. "$BED_DIR/up" # prefix
+for link in "$prefix-h3 eth0" "$prefix-sw ph3"; do
+  read -r namespace device <<<"$link"
+  tc -n "$namespace" qdisc replace dev "$device" root tbf rate 40mbit burst 64kb latency 1s
+done
+cp tests/testbed/links/criteria.yaml "$bed/workflows/criteria/links.yaml"
+code=0
+timeout 400 "${burnin[@]}" run "$bed/workflows/hosts.yaml" --data "$bed/located" "${settings[@]}" --set benchmark.workload.min_bytes=64K \
+  --set benchmark.workload.max_bytes=4M --set benchmark.workload.step_factor=8 --set benchmark.workload.iterations=3 \
+  --set benchmark.workload.warmup_iterations=1 --set benchmark.criteria=criteria/links.yaml --set locate.tolerance=0.7 >"$bed/report" || code=$?
+bad=$(<"$BED_DIR/pid/h3.address")
+if [[ $code != 1 ]] || ! grep -qF "bad node: $bad, " "$bed/report"; then
+  cat "$bed/report"
+  echo "a slow link: expected exit code 1 and the bad node $bad, found exit code $code"
+  exit 1
+fi
+grep -F "bad node: $bad, " "$bed/report"
+tc -n "$prefix-h3" qdisc del dev eth0 root
+tc -n "$prefix-sw" qdisc del dev ph3 root
+
 echo "a soak on the hosts, across a kill"
 . .ci/soak.sh
 soak_across_a_kill "$bed/soak" "$bed/workflows/hosts.yaml" "${settings[@]}"
