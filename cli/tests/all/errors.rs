@@ -75,6 +75,19 @@ fn and(text: &str) -> String {
 }
 
 #[test]
+fn an_empty_list_of_hosts_a_duplicate_and_shell_characters_name_the_field() {
+    for (hosts, field) in [
+        ("[]", "cluster.existing.system.hosts.hosts"),
+        ("[{name: n1}, {name: n1}]", "cluster.existing.system.hosts.hosts[1].name"),
+        ("[{name: \"n1;reboot\"}]", "cluster.existing.system.hosts.hosts[0].name"),
+    ] {
+        let cluster = format!("  existing:\n    name: lab\n    system:\n      hosts: {{hosts: {hosts}}}\n");
+        let message = checked(&with("  rent:\n    processes: {nodes: 2}\n", &cluster));
+        assert!(message.contains("w.yaml:6:") && message.contains(field), "{message}");
+    }
+}
+
+#[test]
 fn mistakes_of_a_first_user_are_reported() {
     let cases = [
         ("a misspelt field", with("collective:", "colective:")),
