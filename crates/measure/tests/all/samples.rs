@@ -237,15 +237,17 @@ fn relevant(format: &str) -> Option<&'static [&'static str]> {
         "hpl" => {
             &[r"^W.*", r"^\|\|Ax.*= +(?<digits>.*)", r"^(Finished|  +\d tests completed).*", r"^HPL-NVIDIA.*"]
         }
-        "hpcg" => &[r"HPCG result is .*rating of=.*", r"^final = +(?<digits>[\d.]+)"],
+        "hpcg" => &[r"HPCG result is .*rating of[=:].*", r"^final = +(?<digits>[\d.]+)"],
         "osu" => &[r"^\d.* (?<digits>\d+\.\d+)", r"^\d+ "],
         "fio" => &[r#""(bw_bytes|iops|99.000000|error)": [1-9].*"#, r"fio-.*"],
         "ior" => &[r"^Max \w+: +[\d.]+"],
         "mdtest" => &[r"^   (Directory|File) \w+ +: +\d{3}\S+ +\S+ +(?<digits>\S+)", r"mdtest-[\d.]+"],
         "elbencho" => &[
-            r#""(MiB/s|IOPS|entries/s) .last.": "\d+"#,
             r",(?<digits>\d+),\d+,\d+,\d+,3\.0",
-            r#""file size": .\d+"#,
+            r#""last_done":[{]"elapsed_time_ms":"\d+"(?<digits>(,"(entries.?/s|iops|bytes.?/s)":"\d+")+)"#,
+            r#""IO":[{]"min_us":"\d+","avg_us":"(?<digits>\d+)"#,
+            r#""(file|block)_size":"\d+"#,
+            r#""version":"[\d.-]+"#,
         ],
         "training" => &[
             r"elapsed time per iteration \(ms\): [\d.]+",
