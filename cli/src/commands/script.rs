@@ -73,7 +73,7 @@ const DIGEST: &str = "00000000";
 fn cluster(spec: &ClusterSpec, run: &RunId) -> Cluster {
     let deployed = Deployed::of(spec.system()).map(|deployed| deployed.system);
     let system: &System = deployed.as_ref().unwrap_or(spec.system());
-    let node = |number: u32| Node { name: format!("node-{number}"), slots: 1 };
+    let node = |number: u32| Node::new(format!("node-{number}"), 1);
     let nodes = (0..system.nodes()).map(node).collect();
     let access = match system.kind() {
         PROCESSES => ClusterAccess::processes(&format!("CLUSTER/{run}")),

@@ -36,7 +36,7 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
         ];
         // Nodes end when their own lease ends. The lease of these nodes ends in one hour, so only the sweep ends them.
         let expires_at = soon(Duration::from_secs(3600));
-        let nodes = vec![model::Node { name: "node-0".to_owned(), slots: 1 }];
+        let nodes = vec![model::Node::new("node-0", 1)];
         clusters
             .create(name, &supervisor::ClusterRequest { nodes, expires_at, labels: labels.into() })
             .unwrap();

@@ -23,7 +23,14 @@ const BANDWIDTH: Known = Known::new(
     "MiB/s",
     Better::Higher,
     Scope::World,
-    "Bandwidth until the last thread ended; labels `label`, `block` and `file` (sizes in bytes) where printed",
+    "Bandwidth until the last thread ended, from CSV; labels `label`, `block` and `file` (sizes in bytes) where printed",
+);
+const BYTES: Known = Known::new(
+    "elbencho.<operation>.bytes",
+    "B/s",
+    Better::Higher,
+    Scope::World,
+    "The bandwidth as JSON has it, in bytes per second",
 );
 const OPERATIONS: Known = Known::new(
     "elbencho.<operation>.iops",
@@ -49,19 +56,19 @@ const LATENCY: Known = Known::new(
 
 pub(crate) const FORMAT: Format = Format {
     name: "elbencho",
-    programs: "elbencho 2 and 3, `--csvfile` and `--jsonfile`",
+    programs: "elbencho 2 and 3, `--csvfile`, and from 3.0-27 on `--jsonfile`",
     end: "a line `-- end of elbencho --`, which the command of the check appends to the file",
     unread: "times, processor use, totals, and the columns of the first thread",
-    metrics: &[BANDWIDTH, OPERATIONS, ENTRIES, LATENCY],
+    metrics: &[BANDWIDTH, BYTES, OPERATIONS, ENTRIES, LATENCY],
     findings: &[],
-    marks: &[&["ISO date", "operation", "MiB/s [last]"]],
+    marks: &[&["ISO date", "operation", "MiB/s [last]"], &["\"phase_type\"", "\"last_done\"", "\"first_done\""]],
     reader: Reader::Lines(|| Box::<Elbencho>::default()),
 };
 
 /// Maximum number of columns; the program writes about 70.
 const COLUMNS: usize = 128;
 /// Columns that are read.
-const READ: [&str; 9] = [
+const READ: [&str; 10] = [
     "MiB/s [last]",
     "IOPS [last]",
     "entries/s [last]",
@@ -71,9 +78,13 @@ const READ: [&str; 9] = [
     "file size",
     "operation",
     "version",
+    JSON_BYTES,
 ];
+/// The bandwidth in JSON.
+const JSON_BYTES: &str = "bytes/s";
 /// Indexes in [`READ`] with their metrics.
-const METRICS: [(usize, &Known); 4] = [(0, &BANDWIDTH), (1, &OPERATIONS), (2, &ENTRIES), (3, &LATENCY)];
+const METRICS: [(usize, &Known); 5] =
+    [(0, &BANDWIDTH), (9, &BYTES), (1, &OPERATIONS), (2, &ENTRIES), (3, &LATENCY)];
 const LABELS: [(usize, &str); 3] = [(4, "label"), (5, "block"), (6, "file")];
 const OPERATION: usize = 7;
 const VERSION: usize = 8;
@@ -82,7 +93,7 @@ const VERSION: usize = 8;
 type Cells<'a> = [Option<(Cow<'a, str>, u64)>; READ.len()];
 
 fn index(column: &str) -> Option<usize> {
-    READ.iter().position(|read| *read == column)
+    READ.iter().position(|read| *read == column && *read != JSON_BYTES)
 }
 
 #[derive(Default)]
@@ -144,18 +155,25 @@ impl Lines for Elbencho {
 }
 
 impl Elbencho {
+    /// Reads the document of a phase: `{"phase_type": ..., "config": {...}, "first_done": {...}, "last_done": {...}}`.
     fn document(&mut self, root: JsonValue<'_>, out: &mut Out) -> LogEnd {
-        let (mut row, mut is_row) = (Cells::default(), false);
-        for (name, value) in root.members() {
-            if let Some(column) = index(&name) {
-                is_row |= column == OPERATION;
-                row[column] = value.text().map(|text| (text, value.line()));
-            }
+        let [phase, label, config, done] = root.get_each(["phase_type", "label", "config", "last_done"]);
+        if phase.is_none() && done.is_none() {
+            return LogEnd::Empty;
         }
-        if is_row {
-            self.ended = false;
-            self.row(&row, out);
-        }
+        let Some(done) = done else {
+            self.broken = true;
+            return LogEnd::Empty;
+        };
+        let [file, block, version] =
+            config.map_or([None; 3], |config| config.get_each(["file_size", "block_size", "version"]));
+        let [entries, operations, bytes, latency] =
+            done.get_each(["entries/s", "iops", JSON_BYTES, "latency"]);
+        let latency = latency.and_then(|latency| latency.get("IO")?.get("avg_us"));
+        let values = [None, operations, entries, latency, label, block, file, phase, version, bytes];
+        let row = values.map(|value| value.and_then(|value| Some((value.text()?, value.line()))));
+        self.ended = false;
+        self.row(&row, out);
         LogEnd::Empty
     }
 

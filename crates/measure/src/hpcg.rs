@@ -26,7 +26,7 @@ pub(crate) const FORMAT: Format = Format {
         ("HPCG_ERROR", "The program failed"),
     ],
     marks: &[
-        &["HPCG result is "],
+        &["HPCG result is"],
         &["HPCG-Benchmark"],
         &["SymGS", "final =", "GF_per"],
         &["Final Summary=", "HPCG"],
@@ -42,15 +42,18 @@ struct Hpcg {
     failed: bool,
 }
 
-static RESULT: Phrase = Phrase::new("HPCG result is ");
+static RESULT: Phrase = Phrase::new("HPCG result is");
 
 impl Lines for Hpcg {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
         if let Some((_, result)) = RESULT.split_once(text) {
+            let result = result.trim_start();
             self.begun = true;
-            let Some((before, rating)) = result.split_once("rating of=").filter(|_| line.whole) else {
-                if result.starts_with("INVALID") && line.whole {
+            // Version 3.0 prints a colon instead of the equals sign.
+            let rated = result.split_once("rating of=").or_else(|| result.split_once("rating of: "));
+            let Some((before, rating)) = rated.filter(|_| line.whole) else {
+                if result.trim_start_matches([':', '=', ' ']).starts_with("INVALID") && line.whole {
                     (self.rated, self.ended) = (true, true);
                     invalid(text, line, out);
                 }

@@ -23,7 +23,7 @@ use rules::{FieldRule, METRICS, is_reason, same, same_section, throttle_rule, wi
 
 pub(crate) const FORMAT: Format = Format {
     name: "nvidia-smi",
-    programs: "`nvidia-smi -q` and `nvidia-smi -q -x` of drivers 535 and later",
+    programs: "`nvidia-smi -q` and `nvidia-smi -q -x` of drivers 515 and later",
     end: "text: the section `Processes` of each announced GPU; XML: `</nvidia_smi_log>` after the announced number of GPUs",
     unread: "all other values, such as memory sizes, utilization and supported clocks",
     metrics: &METRICS,

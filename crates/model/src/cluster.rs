@@ -59,9 +59,17 @@ pub struct Node {
     pub name: String,
     /// Number of GPUs, or 1 for a node without GPUs.
     pub slots: u32,
+    /// GPUs that the cluster's settings state for the node; absent if they state none. A GPU that the node has lost counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
 }
 
 impl Node {
+    /// A node whose settings state no GPUs.
+    pub fn new(name: impl Into<String>, slots: u32) -> Self {
+        Self { name: name.into(), slots, gpus: None }
+    }
+
     /// Name for a node that the scheduler chooses when a job starts.
     pub fn placeholder(number: usize) -> String {
         format!("any-{number}")

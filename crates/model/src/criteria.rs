@@ -88,8 +88,8 @@ pub struct MetricCriterion {
     /// `device_reference`, `peers` and `past` need a direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub better: Option<Better>,
-    /// Number of subjects that must be measured, such as the GPUs of the node. Default: at least one; for a metric of GPUs, each GPU
-    /// that the log names, and on each node the GPUs that any other node has.
+    /// Number of subjects that must be measured, over all nodes. Default: at least one; for a metric of GPUs, each GPU that the log
+    /// names, and on each node the GPUs that the cluster's settings state, or else those that any other node has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub subjects: Option<u32>,

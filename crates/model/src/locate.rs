@@ -63,11 +63,11 @@ impl Cluster {
     /// A subset of the nodes, as a cluster that accepts jobs through `access`.
     #[must_use]
     pub fn part(&self, names: &[&str], access: ClusterAccess) -> Self {
-        let slots = |name: &str| {
-            let named = self.nodes.iter().find(|node| node.name == name);
-            named.or(self.nodes.first()).map_or(1, |node| node.slots)
+        let part = |name: &str| {
+            let named = self.nodes.iter().find(|node| node.name == name).or(self.nodes.first());
+            Node { name: name.to_owned(), ..named.cloned().unwrap_or_else(|| Node::new(name, 1)) }
         };
-        let nodes = names.iter().map(|&name| Node { name: name.to_owned(), slots: slots(name) }).collect();
+        let nodes = names.iter().map(|name| part(name)).collect();
         Self { name: self.name.clone(), nodes, access }
     }
 }

@@ -1,8 +1,11 @@
 //! The hand-over document of a cluster: the request, the measurements with their devices, and the missing measurements.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod devices;
+mod measurements;
 
-use model::{CheckIndex, Every, Program, Verdict, measurement::Reading, metric::Subject};
+use std::collections::BTreeMap;
+
+use model::{CheckIndex, Every, Program, Verdict, measurement::Reading};
 
 use crate::{
     Story, checks,
@@ -13,6 +16,8 @@ use crate::{
     },
     text, words,
 };
+
+use devices::Devices;
 
 /// The document as Markdown. `stories`: one for each check, in order, or one for a single benchmark, all of the same run.
 #[must_use]
@@ -33,8 +38,10 @@ pub fn handover(stories: &[Story<'_>]) -> String {
     );
     requested(&mut out, stories);
     results(&mut out, stories);
-    devices(&mut out, stories);
-    not_measured(&mut out, stories);
+    measurements::write(&mut out, stories);
+    let devices = Devices::of(stories);
+    devices.write(&mut out);
+    not_measured(&mut out, stories, &devices);
     out
 }
 
@@ -100,62 +107,7 @@ fn results(out: &mut String, stories: &[Story<'_>]) {
     *out += "\nCriteria and logs are identified by the beginning of their SHA-256.\n";
 }
 
-/// Known properties of one device.
-#[derive(Default)]
-struct Device {
-    name: BTreeSet<String>,
-    serial: BTreeSet<String>,
-    bus: BTreeSet<String>,
-    checks: BTreeSet<String>,
-}
-
-fn devices(out: &mut String, stories: &[Story<'_>]) {
-    let mut all: BTreeMap<(String, Option<u32>), Device> = BTreeMap::new();
-    for story in stories {
-        let check = name_of(story);
-        for reading in readings(story) {
-            let mut add = |subject: &Subject, name: Option<&str>| {
-                let Some(gpu) = subject.gpu else { return };
-                let node = subject.node.as_deref().unwrap_or_default().to_owned();
-                let device = all.entry((node, Some(gpu))).or_default();
-                device.name.extend(name.map(str::to_owned));
-                device.serial.extend(subject.serial.as_deref().map(str::to_owned));
-                device.bus.extend(subject.bus_id.as_deref().map(str::to_owned));
-                device.checks.insert(check.clone());
-            };
-            reading.gpus.iter().for_each(|gpu| add(&gpu.subject, gpu.name.as_deref()));
-            reading.metrics.iter().for_each(|metric| add(&metric.subject, None));
-            for device in reading.tables.iter().flat_map(|table| &table.devices) {
-                let one = all.entry((device.host.clone(), device.device)).or_default();
-                one.name.extend(device.name.clone());
-                one.bus.extend(device.bus_id.clone());
-                one.checks.insert(check.clone());
-            }
-        }
-    }
-    *out += "\n## Devices\n\n";
-    if all.is_empty() {
-        *out += "No log names a device.\n";
-        return;
-    }
-    *out +=
-        "| node | GPU | device | serial number or UUID | bus | measured by |\n|---|---|---|---|---|---|\n";
-    let joined =
-        |set: &BTreeSet<String>| cell(&text::line(&set.iter().cloned().collect::<Vec<_>>().join(", ")));
-    for ((node, gpu), device) in &all {
-        *out += &format!(
-            "| {} | {} | {} | {} | {} | {} |\n",
-            cell(&text::line(node)),
-            gpu.map_or_else(String::new, |gpu| gpu.to_string()),
-            joined(&device.name),
-            if device.serial.is_empty() { "unknown".to_owned() } else { joined(&device.serial) },
-            joined(&device.bus),
-            joined(&device.checks),
-        );
-    }
-}
-
-fn not_measured(out: &mut String, stories: &[Story<'_>]) {
+fn not_measured(out: &mut String, stories: &[Story<'_>], devices: &Devices) {
     let mut lines = Vec::new();
     let Some(run) = stories.first().and_then(|story| story.run) else { return };
     for (name, reason) in &run.state.workflow.excluded {
@@ -191,6 +143,7 @@ fn not_measured(out: &mut String, stories: &[Story<'_>]) {
             ));
         }
     }
+    lines.extend(devices.unmeasured().map(|line| escaped(&line)));
     *out += "\n## Not measured\n\n";
     if lines.is_empty() {
         *out += "Every requested check was measured completely.\n";

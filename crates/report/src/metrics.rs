@@ -104,6 +104,11 @@ pub(crate) fn in_log_order(story: &Story<'_>) -> Vec<MetricSummary> {
     summaries(&logs(story), None)
 }
 
+/// Metrics of all logs, evidence of suspects first.
+pub(crate) fn summaries_of(story: &Story<'_>) -> Vec<MetricSummary> {
+    summaries(&logs(story), story.whole())
+}
+
 /// Every single log: the parts of a run, otherwise the separate logs.
 pub(crate) fn logs<'a>(story: &Story<'a>) -> Vec<(&'a str, &'a Reading)> {
     match story.parts.is_empty() {
@@ -171,7 +176,7 @@ fn identity<'a>(log: &'a str, metric: &'a Metric) -> (&'a Subject, Option<&'a st
     (subject, (!is_named).then_some(log))
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
     // Each value is halved before the addition, because the sum of two finite values may be infinite.
@@ -357,8 +362,13 @@ fn finding_of(finding: &FindingSummary) -> FindingRow {
 }
 
 fn name(row: &MetricSummary) -> String {
-    let labels = row.labels.iter().map(|(label, value)| format!(" {label}={value}"));
-    text::shortened(&(row.name.clone() + &labels.collect::<String>()), NAME)
+    name_with_labels(&row.name, &row.labels)
+}
+
+/// A metric with its labels, such as `gemm.throughput dtype=bf16`, shortened.
+pub(crate) fn name_with_labels(name: &str, labels: &BTreeMap<String, String>) -> String {
+    let labels = labels.iter().map(|(label, value)| format!(" {label}={value}"));
+    text::shortened(&(name.to_owned() + &labels.collect::<String>()), NAME)
 }
 
 pub const fn severity(severity: Severity) -> &'static str {

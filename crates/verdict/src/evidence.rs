@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{Cluster, JobEnd, Workload, measurement::Reading};
 
-use crate::{clues::Clues, fingerprint::Fingerprint};
+use crate::{clues::Clues, fingerprint::Fingerprint, stated_gpus::StatedGpus};
 
 /// Input of a verdict. The request is known only for a run, not for a single log.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +23,23 @@ pub struct RunEvidence<'a> {
     pub setup: Option<&'a Fingerprint>,
     /// Nodes of the cluster without measurements, for a program that runs on each node.
     pub missing_nodes: &'a [String],
+    /// GPUs that the check must measure, as the cluster's settings state them; `None` for a log without a run.
+    pub gpus: Option<&'a StatedGpus>,
 }
 
 impl<'a> RunEvidence<'a> {
     /// Evidence from a single log.
     pub const fn of(reading: &'a Reading, clues: &'a Clues) -> Self {
-        Self { reading, clues, job: None, workload: None, cluster: None, setup: None, missing_nodes: &[] }
+        Self {
+            reading,
+            clues,
+            job: None,
+            workload: None,
+            cluster: None,
+            setup: None,
+            missing_nodes: &[],
+            gpus: None,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Six tables, identical in SQLite and BigQuery: `runs` has one [`RunRow`] per closed run, `verdicts` one
 //! [`VerdictRow`] per measured run, `measurements` one [`MeasurementRow`] per size and placement of nccl-tests, `metrics` one
-//! [`MetricRow`] per value of any other program, `findings` one [`FindingRow`] per event or state that a program reported, `node_results` one [`NodeResultRow`] per suspected, drained
+//! [`MetricRow`] per value of any program, `findings` one [`FindingRow`] per event or state that a program reported, `node_results` one [`NodeResultRow`] per suspected, drained
 //! or re-tested node of a run. These types
 //! define the columns; [`TABLES`] is derived from them for both databases. Only the loader writes; other services read a cluster's
 //! history.
@@ -15,6 +15,7 @@ pub mod conformance;
 mod location;
 pub mod memory;
 mod past;
+mod projection;
 mod rows;
 mod schema;
 mod sqlite;

@@ -1,6 +1,6 @@
 //! Rows of the tables, one type for each table.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use model::{
     Attempt, Conclusion, NodeResult, RunId, RunUsed, Span, Timestamp, Verdict, VerdictReached,
@@ -9,6 +9,8 @@ use model::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::projection;
 
 /// Text shared by all rows of a run.
 pub type SharedText = Arc<str>;
@@ -180,7 +182,7 @@ pub struct MetricRow {
     pub log: SharedText,
     /// Index of the metric in that log, starting at 0.
     pub metric_number: u64,
-    /// Line of that log, starting at 1.
+    /// Line of that log, starting at 1; 0 for a value from a table of nccl-tests.
     pub line: u64,
     /// Name of the metric.
     pub metric: SharedText,
@@ -301,10 +303,11 @@ impl MetricRow {
 }
 
 impl Load {
-    /// Number of measurements and metrics.
+    /// Number of measurements and metrics. Metrics that repeat a measurement do not count.
     #[must_use]
     pub fn count(&self) -> u64 {
-        (self.rows.len() + self.metrics.len()) as u64
+        let own = self.metrics.iter().filter(|row| !projection::is_projected(&row.metric));
+        (self.rows.len() + own.count()) as u64
     }
 
     /// The row of a run without a verdict yet.
@@ -370,7 +373,7 @@ impl Load {
         Self { node_results: used.node_results.iter().map(row).collect(), ..Self::default() }
     }
 
-    /// Adds the measurements, metrics and findings of a log.
+    /// Adds the measurements, metrics and findings of a log. A table of nccl-tests has rows in `measurements` and in `metrics`.
     pub fn log(&mut self, log: &str, reading: &Reading) {
         let Some(run) = self.verdicts.first().cloned() else { return };
         for (table_number, table) in (0..).zip(&reading.tables) {
@@ -402,7 +405,9 @@ impl Load {
             }
         }
         let log = SharedText::from(log);
-        self.metrics.extend((0..).zip(&reading.metrics).map(|(metric_number, metric)| {
+        let projected = reading.tables.iter().flat_map(projection::metrics).map(Cow::Owned);
+        let all = reading.metrics.iter().map(Cow::Borrowed).chain(projected);
+        self.metrics.extend((0..).zip(all).map(|(metric_number, metric)| {
             let subject = &metric.subject;
             MetricRow {
                 run: run.run.clone(),

@@ -83,6 +83,7 @@ impl Judge {
             combined.add(&reader, (&log, sha256), reading, clues);
         }
         let missing_nodes = reader.missing(case.cluster, &combined.nodes);
+        let gpus = reader.stated_gpus(case.cluster);
         let setup = case.setup();
         let evidence = RunEvidence {
             reading: &combined.reading,
@@ -92,6 +93,7 @@ impl Judge {
             cluster: Some(case.cluster),
             setup: Some(&setup),
             missing_nodes: &missing_nodes,
+            gpus: gpus.as_ref(),
         };
         let fingerprint = Fingerprint::of(&evidence);
         let of = (case.workflow, &fingerprint, case.requested_at);

@@ -8,7 +8,7 @@ use model::{
     measurement::{LogEnd, Reading},
 };
 use service::PortError;
-use verdict::{Clues, Listening};
+use verdict::{Clues, Listening, StatedGpus};
 
 use crate::pairs;
 
@@ -154,6 +154,11 @@ impl LogReader {
             0 => Vec::new(),
             missing => vec![format!("{missing} of {} nodes", all.len())],
         }
+    }
+
+    /// GPUs that the check must measure, as the cluster's settings state them.
+    pub(crate) fn stated_gpus(&self, cluster: &Cluster) -> Option<StatedGpus> {
+        StatedGpus::of(cluster, self.every)
     }
 
     /// The end of the job. With an exit status that the declaration lists, the measurement completed.

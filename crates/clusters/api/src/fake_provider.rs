@@ -46,7 +46,7 @@ impl FakeClusters {
 impl ClusterProvider for FakeClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let nodes = order.system.nodes();
-        let nodes = (0..nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect();
+        let nodes = (0..nodes).map(|number| Node::new(format!("node-{number}"), 1)).collect();
         let access = ClusterAccess::new("fake", &order.name);
         let cluster = Cluster { name: order.name.clone(), nodes, access };
         let listed = ListedCluster {

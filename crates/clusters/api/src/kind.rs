@@ -54,7 +54,11 @@ pub trait ClusterKind: Send + Sync {
     fn unchecked(&self, name: &str, system: &System) -> Result<Cluster, String> {
         let layout = (self.form().layout)(system.settings());
         let layout = layout.ok_or("the settings do not decide the number of nodes")?;
-        let node = |number| Node { name: Node::placeholder(number), slots: layout.ranks_per_node };
+        let node = |number| Node {
+            name: Node::placeholder(number),
+            slots: layout.ranks_per_node,
+            gpus: layout.gpus_per_node,
+        };
         Ok(Cluster {
             name: name.to_owned(),
             nodes: (0..layout.nodes as usize).map(node).collect(),

@@ -357,7 +357,7 @@ fn ready(
     deployed: &Deployed,
     made: DeployedCluster,
 ) -> Result<ClusterStatus, String> {
-    let DeployedCluster { nodes, settings } = made;
+    let DeployedCluster { mut nodes, settings } = made;
     let mut completed = deployed.system.settings().clone();
     for (kind, overrides) in settings {
         if !kinds.iter().any(|known| known.form().kind == kind) {
@@ -381,6 +381,9 @@ fn ready(
     if let Some(node) = nodes.iter().find(|node| node.slots != layout.ranks_per_node) {
         let (name, slots, ranks) = (&node.name, node.slots, layout.ranks_per_node);
         return Err(format!("node {name} has {slots} slots, but jobs have {ranks} ranks per node"));
+    }
+    for node in &mut nodes {
+        node.gpus = node.gpus.or(layout.gpus_per_node);
     }
     let access = ClusterAccess::new(form.kind, settings);
     Ok(ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access }))

@@ -4,7 +4,10 @@ use cluster_api::{ClusterStatus, Settings};
 use model::{Cluster, Node};
 use service::PortError;
 
-use crate::{settings::Hosts, ssh};
+use crate::{
+    settings::{Host, Hosts},
+    ssh,
+};
 
 /// Maximum number of hosts that a message names.
 const NAMED: usize = 8;
@@ -40,8 +43,12 @@ pub async fn probe(name: &str, hosts: &Hosts) -> Result<ClusterStatus, PortError
 }
 
 pub fn cluster(name: &str, hosts: &Hosts) -> Cluster {
-    let nodes = hosts.hosts.iter().map(|host| Node { name: host.name.clone(), slots: hosts.ranks(host) });
-    Cluster { name: name.to_owned(), nodes: nodes.collect(), access: hosts.access() }
+    let node = |host: &Host| Node {
+        name: host.name.clone(),
+        slots: hosts.ranks(host),
+        gpus: host.gpus.or(hosts.gpus_per_node),
+    };
+    Cluster { name: name.to_owned(), nodes: hosts.hosts.iter().map(node).collect(), access: hosts.access() }
 }
 
 /// Reasons by host, sorted and shortened.

@@ -206,10 +206,12 @@ impl Settings for Hosts {
     fn layout(&self) -> Option<ClusterLayout> {
         let first = self.hosts.first()?;
         let same = self.hosts.iter().all(|host| self.ranks(host) == self.ranks(first));
+        let gpus = |host: &Host| host.gpus.or(self.gpus_per_node);
+        let same_gpus = self.hosts.iter().all(|host| gpus(host) == gpus(first));
         same.then(|| ClusterLayout {
             nodes: u32::try_from(self.hosts.len()).unwrap_or(u32::MAX),
             ranks_per_node: self.ranks(first),
-            gpus_per_node: first.gpus.or(self.gpus_per_node),
+            gpus_per_node: gpus(first).filter(|_| same_gpus),
         })
     }
 }

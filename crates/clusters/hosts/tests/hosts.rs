@@ -62,7 +62,7 @@ impl HostsBed {
 
     fn cluster(&self, names: &[&str], more: &Value) -> Cluster {
         let hosts = self.settings(names, more);
-        let nodes = names.iter().map(|name| Node { name: (*name).to_owned(), slots: 1 }).collect();
+        let nodes = names.iter().map(|name| Node::new(*name, 1)).collect();
         Cluster { name: "bed".into(), nodes, access: hosts.access() }
     }
 

@@ -99,6 +99,7 @@ pub(crate) fn ready_on_any_nodes(name: &str, settings: &Kubernetes) -> ClusterSt
 
 pub(crate) fn ready(name: &str, settings: &Kubernetes, mut nodes: Vec<String>) -> ClusterStatus {
     nodes.sort();
-    let nodes = nodes.into_iter().map(|name| Node { name, slots: settings.ranks_per_node }).collect();
+    let node = |name| Node { name, slots: settings.ranks_per_node, gpus: settings.gpus_per_node };
+    let nodes = nodes.into_iter().map(node).collect();
     ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access: settings.access() })
 }

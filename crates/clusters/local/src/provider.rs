@@ -23,9 +23,9 @@ impl LocalClusters {
     /// A host with GPUs is one node with that many slots; otherwise each node is a process with one slot.
     fn nodes(&self, count: u32) -> Vec<Node> {
         if self.gpus > 0 {
-            return vec![Node { name: "node-0".to_owned(), slots: self.gpus }];
+            return vec![Node::new("node-0", self.gpus)];
         }
-        (0..count).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect()
+        (0..count).map(|number| Node::new(format!("node-{number}"), 1)).collect()
     }
 
     async fn blocking<T: Send + 'static>(

@@ -79,6 +79,6 @@ fn found(name: &str, logs: &LogSettings) -> Result<Cluster, String> {
         }
         names = marker.pods.into_iter().map(|pod| pod.node).collect();
     }
-    let nodes = names.into_iter().map(|name| Node { name, slots: logs.ranks_per_node });
+    let nodes = names.into_iter().map(|name| Node::new(name, logs.ranks_per_node));
     Ok(Cluster { name: name.to_owned(), nodes: nodes.collect(), access: logs.access() })
 }

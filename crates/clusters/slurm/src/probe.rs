@@ -46,7 +46,7 @@ fn idle(name: &str, slurm: &Slurm, reports: &SlurmReports) -> ClusterStatus {
         IdleNodes::NotPreemptible(why) => ClusterStatus::Broken(format!("{name}: {why}")),
         IdleNodes::Chosen(names) => {
             let slurm = Slurm { node_list: Some(names.join(",")), ..slurm.clone() };
-            let node = |name| Node { name, slots: slurm.ranks_per_node };
+            let node = |name| Node { name, slots: slurm.ranks_per_node, gpus: slurm.gpus_per_node };
             let nodes = names.into_iter().map(node).collect();
             ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access: slurm.access() })
         }
@@ -75,14 +75,15 @@ fn nodes(name: &str, slurm: &Slurm, output: &str) -> ClusterStatus {
             "{name}: node_list: Slurm has no node {absent} in this partition"
         ));
     }
-    let node =
+    let name_of =
         |number: usize| match (listed.as_deref().and_then(|listed| listed.get(number)), there.get(number)) {
             (Some(node), _) => (*node).to_owned(),
             (None, Some(node)) if found == requested => (*node).to_owned(),
             _ => Node::placeholder(number),
         };
-    let nodes =
-        (0..requested).map(|number| Node { name: node(number), slots: slurm.ranks_per_node }).collect();
+    let node =
+        |number| Node { name: name_of(number), slots: slurm.ranks_per_node, gpus: slurm.gpus_per_node };
+    let nodes = (0..requested).map(node).collect();
     ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, access: slurm.access() })
 }
 

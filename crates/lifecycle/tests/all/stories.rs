@@ -52,7 +52,7 @@ fn a_failed_benchmark_is_a_result_and_is_not_repeated() {
 fn the_names_of_nodes_that_the_scheduler_chose_replace_placeholders() {
     let mut book = Book::open(workflow());
     book.feed(1, Fact::ImageBuilt(image()));
-    let nodes = ["any-0", "any-1"].map(|name| Node { name: name.into(), slots: 1 }).to_vec();
+    let nodes = ["any-0", "any-1"].map(|name| Node::new(name, 1)).to_vec();
     book.feed(1, Fact::ClusterReady(Cluster { nodes, ..cluster() }));
     book.feed(1, Fact::JobAccepted(handle()));
     assert!(book.state.node_names().is_empty());

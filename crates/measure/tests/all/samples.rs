@@ -154,106 +154,168 @@ fn a_truncated_log_is_never_complete_with_missing_metrics_or_findings() {
 /// Formats whose metrics are the latest or largest of several printed numbers.
 const REPORTS_THE_LATEST: [&str; 1] = ["gpu-burn"];
 
-/// Text whose digits do not change the reading, by format. The registry's `unread` describes it.
-fn irrelevant(format: &str) -> &'static [&'static str] {
+/// Text whose digits do not change the reading, by format, with the proof that they are irrelevant for any verdict.
+fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)] {
+    const VERSION: &str = "a version other than the program's own, which is in the environment of the run";
+    const DERIVED: &str = "computed by the program from values that are read";
+    const PROGRESS: &str = "an intermediate value; the result of the program counts, and it is read";
+    const SETTING: &str = "a setting of the command line, which the workflow states";
     match format {
         "nvbandwidth" => &[
-            r"^CUDA (Runtime|Driver) Version:.*",
-            r"^Driver Version:.*",
-            r#"^\s*"(CUDA Runtime|Driver) Version".*"#,
-            r"^Built from Git version:.*",
-            r"^ +\d[ \d]*$",
-            r#"^\s*"sum".*"#,
-            r"^SUM .*",
-            r#"^\s*"git_version".*"#,
+            (r"^CUDA (Runtime|Driver) Version:.*", VERSION),
+            (r"^Driver Version:.*", VERSION),
+            (r#"^\s*"(CUDA Runtime|Driver) Version".*"#, VERSION),
+            (r"^Built from Git version:.*", VERSION),
+            (r#"^\s*"git_version".*"#, VERSION),
+            (r"^ +\d[ \d]*$", "the header of a matrix: the position of a column is its number"),
+            (r#"^\s*"sum".*"#, DERIVED),
+            (r"^SUM .*", DERIVED),
         ],
-        "gemm" => {
-            // The last digit of JSON exceeds the precision of a floating-point number.
-            &[
+        "gemm" => &[
+            (
                 r#""(ms|tflops)": [\d.]{15,}(?<digits>\d)\b"#,
-                r"^(built_cuda_arch|window_seconds|compute_cap|gemm_iterations|total_kernel_ms|max_abs_\w+)=.*",
-            ]
-        }
+                "the last digit exceeds the precision of a floating-point number: the value is equal",
+            ),
+            (r"^(built_cuda_arch|compute_cap)=.*", "a property of the device, whose name is read"),
+            (r"^(window_seconds|gemm_iterations)=.*", SETTING),
+            (r"^total_kernel_ms=.*", DERIVED),
+            (r"^max_abs_\w+=.*", "depends on the shape; the relative error is read"),
+        ],
         "dcgm-diag" => &[
-            r#""device_id" ?: .*"#,
-            r#""entity_group_id" ?: .*"#,
-            r#""Driver Version Detected" ?: .*"#,
-            r#""error_(category|severity)" ?: .*"#,
-            r"^\s+.(Error getting the SRAM|GPU 0 allocated).*",
-            r#"^\s+"2330",?$"#,
-            r#"^\s+"(Allocated|GPU to Host|Host to GPU|bidirectional) .*"#,
-            r#"^\t{9}"(error_id|warning)" .*"#,
+            (r#""device_id" ?: .*"#, "the model of a device; its index and serial number are read"),
+            (r#""entity_group_id" ?: .*"#, "a number for `entity_group`, which is read"),
+            (r#""Driver Version Detected" ?: .*"#, VERSION),
+            (
+                r#""error_(category|severity)" ?: .*"#,
+                "several values mean the same severity; `findings_of_dcgm_have_the_severity_of_their_category` has all of them",
+            ),
+            (r"^\s+.(Error getting the SRAM|GPU 0 allocated).*", "the text of a passed or skipped test"),
+            (r#"^\s+"2330",?$"#, "the model of a device; its index and serial number are read"),
+            (
+                r#"^\s+"(Allocated|GPU to Host|Host to GPU|bidirectional) .*"#,
+                "text beside a passed test; DCGM itself compares the value with its threshold",
+            ),
+            (
+                r#"^\t{9}"(error_id|warning)" .*"#,
+                "the summary of a test repeats the warnings of its results, which are read",
+            ),
         ],
         "perftest" => &[
-            r"^ *(Dual-port|Number of qps|Connection|PCIe|ibv_wr|TX depth|CQ Mod|Mtu|Link type|Max inline|rdma_cm|Data ex|local|remote|GID).*",
-            r#""(Mtu|Number_of_qps|TX_depth|CQ_Moderation|Max_inline_data|n_iterations|GID_index)": .*"#,
-            r"^ *sl: .*",
-            r"^ *\d+ +(?<digits>\d+) ",
-            r"99(\.9)?% percentile",
+            (
+                r"^ *(Dual-port|Number of qps|Connection|PCIe|ibv_wr|TX depth|CQ Mod|CQE Poll|Mtu|Link type|Max inline|Outstand reads|rdma_cm|Data ex|GID).*",
+                SETTING,
+            ),
+            (r"^ *(local|remote).*", "addresses, which differ in each run"),
+            (
+                r#""(Mtu|Number_of_qps|TX_depth|CQ_Moderation|Max_inline_data|n_iterations|GID_index)": .*"#,
+                SETTING,
+            ),
+            (r"^ *sl: .*", SETTING),
+            (r"^ *\d+ +(?<digits>\d+) ", "the number of iterations, a setting of the command line"),
+            (r"99(\.9)?% percentile", "a title; another title ends the table, which the cut test covers"),
         ],
-        "openmetrics" => &[r" (?<digits>1767614400)$", r"^#.*"],
-        "bmf" => &[r#""(lower|upper)_value": .*"#],
-        "github-action-benchmark" => &[r#""range": .*"#],
-        "key-value" => &[r"^nic=.*"],
+        "openmetrics" => &[(r" (?<digits>1767614400)$", "the time of the sample")],
+        "bmf" => &[(r#""(lower|upper)_value": .*"#, "the spread of the value; bounds apply to the value")],
+        "github-action-benchmark" => {
+            &[(r#""range": .*"#, "the spread of the value; bounds apply to the value")]
+        }
+        "key-value" => &[(r"^nic=.*", "a name, not a number: `nic=mlx5_0`")],
         "gpu-burn" => &[
-            r"^.*%  proc'd: .*",
-            r"Summary at: .*",
-            r".*Initialized device .*",
-            r"^(Burning for|Results are|Freed memory for dev|cuInit returned).*",
+            (r"^.*%  proc'd: .*", PROGRESS),
+            (r"Summary at: .*", "the time of a report"),
+            (r".*Initialized device .*", "memory sizes before the test"),
+            (r"^(Burning for|Results are|Freed memory for dev|cuInit returned).*", SETTING),
         ],
         "gpu-fryer" => &[
-            r"^(\d+ \(|GPU #\d+: Using|Running ).*",
-            r"dev: [\d.]+",
-            r"\(min: \d\d\.00",
-            r#"^.*"type":"progress".*"#,
-            r#""(temp_sum|temp_min|n_iters|flops_sum)":[\[\d]+"#,
-            r"^Using precision.*",
+            (r"^(\d+ \(|GPU #\d+: Using|Running ).*", PROGRESS),
+            (r"dev: [\d.]+", DERIVED),
+            (r"\(min: \d\d\.00", "the lowest temperature, which no bound of the program or of Burnin uses"),
+            (r#"^.*"type":"progress".*"#, PROGRESS),
+            (r#""(temp_sum|temp_min|n_iters|flops_sum)":[\[\d]+"#, DERIVED),
+            (r"^Using (precision|BF16).*", SETTING),
         ],
         _ => &[],
     }
 }
 
-/// Text whose digits change the reading, for formats in which most of the output is not read.
-fn relevant(format: &str) -> Option<&'static [&'static str]> {
+/// Text whose digits change the reading, for formats in which most of the output is not read, and the reason why the rest is
+/// irrelevant.
+fn relevant(format: &str) -> Option<(&'static [&'static str], &'static str)> {
     Some(match format {
-        "kernel-log" => &[
-            r"NVRM: Xid \(PCI:(?<digits>.*)",
-            r"SXid \([^)]*\): \d+, [FN].*",
-            r"(Hardware Error|AER|memory: ).*",
-        ],
-        "nvidia-smi" => &[
-            r"(Driver Version|Attached GPUs|Serial Number|Product Name|^GPU) .*",
-            r"[SD]RAM (Uncorr|Corr)[\w -]+ : .*",
-            r"^        (Correctable|Uncorrectable) Error.*",
-            r"^ {16}(Max|Current) .*",
-            r"^        (GPU Current Temp|Memory Current Temp|Replays Since).*",
-            r"^        SM .*[37].. MHz",
-            r"<(driver_version|attached_gpus|serial|product_name|gpu id).*",
-            r"<[sd]ram_(un)?correctable.*",
-            r"<(remapped_row_corr|remapped_row_unc|current_link_gen|max_link_gen|sm_clock>3|gpu_temp|memory_temp)>.*",
-            r"<(current|max)_link_width>(?<digits>\d+)",
-            r"<replay_counter>.*",
-        ],
-        "hpl" => {
-            &[r"^W.*", r"^\|\|Ax.*= +(?<digits>.*)", r"^(Finished|  +\d tests completed).*", r"^HPL-NVIDIA.*"]
+        "kernel-log" => (
+            &[
+                r"NVRM: Xid \(PCI:(?<digits>.*)",
+                r"SXid \([^)]*\): \d+, [FN].*",
+                r"(Hardware Error|AER|memory: ).*",
+            ],
+            "other lines of the kernel report no fault of a device; times of lines differ in each run",
+        ),
+        "nvidia-smi" => (
+            &[
+                r"(Driver Version|Attached GPUs|Serial Number|Product Name|^GPU) .*",
+                r"[SD]RAM (Uncorr|Corr)[\w -]+ : .*",
+                r"^        (Correctable|Uncorrectable) Error.*",
+                r"^ {16}(Max|Current) .*",
+                r"^        (GPU Current Temp|Memory Current Temp|Replays Since).*",
+                r"^        SM .*[37].. MHz",
+                r"<(driver_version|attached_gpus|serial|product_name|gpu id).*",
+                r"^(\t+| {0,20})<[sd]ram_(un)?correctable.*",
+                r"<(remapped_row_corr|remapped_row_unc|current_link_gen|max_link_gen|sm_clock>3|gpu_temp|memory_temp)>.*",
+                r"<(current|max)_link_width>(?<digits>\d+)",
+                r"<replay_counter>.*",
+            ],
+            "memory sizes, utilization, clock lists, and the errors of a MIG device, which the count of its GPU includes",
+        ),
+        "hpl" => (
+            &[
+                r"^W.*",
+                r"^\|\|Ax.*= +(?<digits>.*)",
+                r"^(Finished|  +\d tests completed).*",
+                r"^HPL-NVIDIA.*",
+            ],
+            "parameters of HPL.dat, start and end times, and the progress before a result",
+        ),
+        "hpcg" => (
+            &[r"HPCG result is .*rating of[=:].*", r"^final = +(?<digits>[\d.]+)"],
+            "parts of the rating, residuals and progress: the program derives its result and `VALID` from them",
+        ),
+        "osu" => {
+            (&[r"^\d.* (?<digits>\d+\.\d+)", r"^\d+ "], "titles and options; every row of values is read")
         }
-        "hpcg" => &[r"HPCG result is .*rating of=.*", r"^final = +(?<digits>[\d.]+)"],
-        "osu" => &[r"^\d.* (?<digits>\d+\.\d+)", r"^\d+ "],
-        "fio" => &[r#""(bw_bytes|iops|99.000000|error)": [1-9].*"#, r"fio-.*"],
-        "ior" => &[r"^Max \w+: +[\d.]+"],
-        "mdtest" => &[r"^   (Directory|File) \w+ +: +\d{3}\S+ +\S+ +(?<digits>\S+)", r"mdtest-[\d.]+"],
-        "elbencho" => &[
-            r#""(MiB/s|IOPS|entries/s) .last.": "\d+"#,
-            r",(?<digits>\d+),\d+,\d+,\d+,3\.0",
-            r#""file size": .\d+"#,
-        ],
-        "training" => &[
-            r"elapsed time per iteration \(ms\): [\d.]+",
-            r"(TFLOP/s/GPU\)|TFLOPs): [\d.]+",
-            r"lm loss: \S+",
-            r" iteration +(?<digits>\d+)/",
-            r"number of (skipped|nan) iterations: +\d+",
-        ],
+        "fio" => (
+            &[r#""(bw_bytes|iops|99.000000|error)": [1-9].*"#, r"fio-.*"],
+            "settings, percentiles below p99, histograms and CPU use, which no metric of the registry uses",
+        ),
+        "ior" => (
+            &[r"^Max \w+: +[\d.]+"],
+            "settings and single repetitions; the program prints the largest of them, which is read",
+        ),
+        "mdtest" => (
+            &[r"^   (Directory|File) \w+ +: +\d{3}\S+ +\S+ +(?<digits>\S+)", r"mdtest-[\d.]+"],
+            "settings, and minimum, maximum and deviation beside the mean, which is read",
+        ),
+        "elbencho" => (
+            &[
+                r",(?<digits>\d+),\d+,\d+,\d+,3\.0",
+                r",(WRITE|READ|MKDIRS),\d+,\d+,\d*,(?<digits>\d+),",
+                r",(WRITE|READ),\d+,\d+,\d*,\d*,\d*,(?<digits>\d+),",
+                r",(WRITE|READ),\d+,\d+,\d*,\d*,\d*,\d*,\d*,(?<digits>\d+),",
+                r#""last_done":[{]"elapsed_time_ms":"\d+"(?<digits>(,"(entries.?/s|iops|bytes.?/s)":"\d+")+)"#,
+                r#""IO":[{]"min_us":"\d+","avg_us":"(?<digits>\d+)"#,
+                r#""(file|block)_size":"\d+"#,
+            ],
+            "settings, times, processor use, totals and the columns of the first thread",
+        ),
+        "training" => (
+            &[
+                r"elapsed time per iteration \(ms\): [\d.]+",
+                r"(TFLOP/s/GPU\)|TFLOPs): [\d.]+",
+                r"lm loss: \S+",
+                r" iteration +(?<digits>\d+)/",
+                r"number of (skipped|nan) iterations: +\d+",
+            ],
+            "sample counts, learning rate, gradient norms and memory, which no metric of the registry uses",
+        ),
         _ => return None,
     })
 }
@@ -264,8 +326,9 @@ fn a_changed_digit_changes_the_reading() {
     for sample in samples() {
         let whole = read(sample.format, &sample.text);
         let only = relevant(sample.format.name);
-        let patterns = only.unwrap_or_else(|| irrelevant(sample.format.name));
-        let patterns: Vec<_> = patterns.iter().map(|pattern| Regex::new(pattern).unwrap()).collect();
+        let exempt = || irrelevant(sample.format.name).iter().map(|(pattern, _)| *pattern).collect();
+        let patterns: Vec<&str> = only.map_or_else(exempt, |(patterns, _)| patterns.to_vec());
+        let patterns: Vec<_> = patterns.into_iter().map(|pattern| Regex::new(pattern).unwrap()).collect();
         let mut skip = vec![only.is_some(); sample.text.len()];
         let mut start = 0;
         for line in sample.text.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -299,6 +362,68 @@ fn a_changed_digit_changes_the_reading() {
         failures.extend(unseen.into_iter().map(|line| format!("{}: {line}", sample.name)));
     }
     assert!(failures.is_empty(), "digits without effect in\n{}", failures.join("\n"));
+}
+
+/// Category and severity of an error of DCGM 4, with the severity of its finding: C configuration, H hardware, S software,
+/// U unknown. Columns: `error_severity` 1 to 6.
+#[test]
+fn findings_of_dcgm_have_the_severity_of_their_category() {
+    let expected = |category: u32| match category {
+        1 | 2 | 16 => "UHUUCH",
+        3 => "CCCCCC",
+        4 | 6..=8 => "SSSSCS",
+        5 => "SHSSCH",
+        _ => "UHHHCH",
+    };
+    for category in 1..=16 {
+        let found: String = (1..=6)
+            .map(|severity| {
+                let warning = serde_json::json!({
+                    "error_category": category, "error_id": 1, "error_severity": severity, "warning": "text",
+                });
+                let result =
+                    serde_json::json!({"entity_group": "GPU", "entity_id": 0, "status": "Fail", "warnings": [warning]});
+                let tests = serde_json::json!([{"name": "test", "results": [result]}]);
+                let document = serde_json::json!({"DCGM Diagnostic": {"test_categories": [{"tests": tests}]}});
+                let reading = measure::read(document.to_string().as_bytes()).unwrap();
+                match reading.findings[0].severity {
+                    model::metric::Severity::Configuration => 'C',
+                    model::metric::Severity::Hardware => 'H',
+                    model::metric::Severity::Software => 'S',
+                    model::metric::Severity::Unknown => 'U',
+                    model::metric::Severity::WrongData => 'W',
+                }
+            })
+            .collect();
+        assert_eq!(found, expected(category), "category {category}");
+    }
+}
+
+/// An exemption that no sample needs is removed: it would hide digits of later samples.
+#[test]
+fn every_exemption_is_needed_and_has_a_reason() {
+    let samples = samples();
+    for format in FORMATS {
+        let texts = || samples.iter().filter(|sample| sample.format.name == format.name);
+        let exempt = irrelevant(format.name);
+        assert!(exempt.is_empty() || relevant(format.name).is_none(), "{}", format.name);
+        for (pattern, reason) in exempt {
+            assert!(!reason.is_empty(), "{pattern}");
+            let pattern = Regex::new(pattern).unwrap();
+            let is_used = |sample: &Sample| {
+                let text = String::from_utf8_lossy(&sample.text).replace('\r', "\n");
+                text.lines().any(|line| {
+                    pattern.captures(line).is_some_and(|found| {
+                        let digits = found.name("digits").or(found.get(0)).unwrap();
+                        digits.as_str().bytes().any(|byte| byte.is_ascii_digit())
+                    })
+                })
+            };
+            assert!(texts().any(is_used), "{}: no sample has a digit in {pattern}", format.name);
+        }
+        let Some((patterns, reason)) = relevant(format.name) else { continue };
+        assert!(!reason.is_empty() && !patterns.is_empty(), "{}", format.name);
+    }
 }
 
 /// Variants of each sample: with a launcher's prefixes, with Windows line ends, and compressed.

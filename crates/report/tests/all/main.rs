@@ -3,6 +3,7 @@
 mod contrast;
 mod costs;
 mod forms;
+mod handover;
 mod hostile;
 mod metrics;
 mod page;

@@ -119,7 +119,7 @@ impl SimCluster {
     }
 
     pub(super) fn facts(&self, name: &str) -> model::Cluster {
-        let nodes = (0..self.nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 });
+        let nodes = (0..self.nodes).map(|number| Node::new(format!("node-{number}"), 1));
         let access = model::ClusterAccess::new("sim", name);
         model::Cluster { name: name.to_owned(), nodes: nodes.collect(), access }
     }

@@ -12,7 +12,7 @@ use model::{
     metric::{Better, Metric, Scope, Subject},
 };
 
-use crate::statistics::median;
+use crate::{evidence::RunEvidence, stated_gpus::StatedGpus, statistics::median};
 
 use super::{Found, listed, place::Place};
 
@@ -84,8 +84,9 @@ impl<'a> Measured<'a> {
     }
 
     /// Compares the expected subjects with the measured ones, and reports values that the program could not measure.
-    pub(super) fn coverage(&self, reading: &Reading, found: &mut Found<'_>) {
+    pub(super) fn coverage(&self, evidence: &RunEvidence<'_>, found: &mut Found<'_>) {
         let Self { criterion, name, metrics } = self;
+        let reading = evidence.reading;
         if metrics.is_empty() {
             found.add(Verdict::Inconclusive, "NOT_MEASURED", format!("{name} is not in the log"));
             return;
@@ -100,7 +101,11 @@ impl<'a> Measured<'a> {
             let mut missing: BTreeSet<_> = named.map(|gpu| super::place::owned(&gpu.subject)).collect();
             // Criteria with a number of subjects permit nodes with different numbers of GPUs.
             if criterion.subjects.is_none() {
-                missing.extend(absent_gpus(metrics));
+                let lacks = |node: &str, count: usize| {
+                    let stated = evidence.gpus.and_then(|stated| stated.on(node));
+                    stated.is_none_or(|stated| count < stated as usize)
+                };
+                missing.extend(absent_gpus(metrics, lacks));
             }
             if !missing.is_empty() {
                 let missing = listed(missing.iter().map(ToString::to_string).collect());
@@ -109,6 +114,17 @@ impl<'a> Measured<'a> {
                     "NOT_MEASURED",
                     format!("{name} is not measured for {missing}"),
                 );
+            }
+            if let Some(stated) = evidence.gpus.filter(|_| criterion.subjects.is_none()) {
+                let lacking = fewer_than_stated(&seen, reading, stated);
+                if !lacking.is_empty() {
+                    let text = format!(
+                        "{name} is measured on {} than the cluster's settings state; write `subjects` in its criterion if fewer \
+                         are intended",
+                        listed(lacking)
+                    );
+                    found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
+                }
             }
         }
         let unmeasurable: Vec<_> = metrics.iter().filter(|metric| metric.value.is_none()).collect();
@@ -195,7 +211,8 @@ impl<'a> Measured<'a> {
 }
 
 /// GPUs that a node lacks and another node has. A GPU that a node has lost is not in the log of any program on the node.
-fn absent_gpus(metrics: &[&Metric]) -> Vec<Subject> {
+/// `lacks`: whether a node with this number of GPUs may lack one.
+fn absent_gpus(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> Vec<Subject> {
     let mut nodes: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for metric in metrics {
         if let (Some(node), Some(gpu)) = (metric.subject.node.as_deref(), metric.subject.gpu) {
@@ -207,7 +224,31 @@ fn absent_gpus(metrics: &[&Metric]) -> Vec<Subject> {
         let subject = |gpu: &u32| Subject { node: Some((*node).into()), ..Subject::gpu(*gpu) };
         all.difference(gpus).map(subject).collect::<Vec<_>>()
     };
-    nodes.iter().flat_map(absent).collect()
+    nodes.iter().filter(|(node, gpus)| lacks(node, gpus.len())).flat_map(absent).collect()
+}
+
+/// Nodes with fewer measured GPUs than stated, such as `7 of 8 GPUs of node n1`. `seen`: subjects of the metric.
+fn fewer_than_stated(seen: &BTreeSet<Place<'_>>, reading: &Reading, stated: &StatedGpus) -> Vec<String> {
+    // A program that names no GPU measures one device, as intended by its command.
+    if !seen.iter().any(Place::names_a_gpu) {
+        return Vec::new();
+    }
+    if seen.iter().any(|place| place.node().is_none()) {
+        let count = seen.len();
+        let fewer = (count as u64) < u64::from(stated.total);
+        return if fewer { vec![format!("{count} of {} GPUs", stated.total)] } else { Vec::new() };
+    }
+    // A node that lost all its GPUs has none of these metrics, but other ones.
+    let others = reading.metrics.iter().filter_map(|metric| metric.subject.node.as_deref());
+    let mut nodes: BTreeMap<&str, usize> = others.map(|node| (node, 0)).collect();
+    for node in seen.iter().filter_map(|place| place.node()) {
+        *nodes.entry(node).or_default() += 1;
+    }
+    let lacking = |(node, count): (&str, usize)| {
+        let stated = stated.on(node).filter(|stated| count < *stated as usize)?;
+        Some(format!("{count} of {stated} GPUs of node {node}"))
+    };
+    nodes.into_iter().filter_map(lacking).collect()
 }
 
 /// Values by subject and labels.

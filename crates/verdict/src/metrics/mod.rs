@@ -77,7 +77,7 @@ pub(crate) fn judge(
     let measured: Vec<_> =
         criteria.metrics.iter().map(|criterion| Measured::of(&by_name, criterion)).collect();
     for measured in &measured {
-        measured.coverage(reading, &mut found);
+        measured.coverage(evidence, &mut found);
         measured.plausible(&mut found);
         measured.has_direction(&mut found);
     }

@@ -19,6 +19,14 @@ impl<'a> Place<'a> {
         Self { node: node.as_deref(), gpu: *gpu, link: link.as_deref(), rank: *rank, peer: peer.as_deref() }
     }
 
+    pub(super) const fn node(&self) -> Option<&'a str> {
+        self.node
+    }
+
+    pub(super) const fn names_a_gpu(&self) -> bool {
+        self.gpu.is_some()
+    }
+
     /// The GPU, node or rank that a link belongs to.
     pub(super) const fn without_link(self) -> Self {
         Self { link: None, ..self }

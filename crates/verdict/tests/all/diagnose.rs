@@ -42,7 +42,7 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
         ended_at: None,
         nodes: Vec::new(),
     };
-    let nodes = ["node-1", "node-2"].map(|name| Node { name: name.into(), slots: 1 }).to_vec();
+    let nodes = ["node-1", "node-2"].map(|name| Node::new(name, 1)).to_vec();
     let cluster = Cluster { name: "two".into(), nodes, access: model::ClusterAccess::processes("") };
     let criteria = Criteria { network: network.map(str::to_owned), ..Criteria::named("test") };
     let evidence =

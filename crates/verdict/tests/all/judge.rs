@@ -13,7 +13,7 @@ use verdict::{Baseline, Clues, Fingerprint, Judgement, Listening, RunEvidence, S
 static NOTHING: LazyLock<Clues> = LazyLock::new(Clues::default);
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster {
     name: "test".into(),
-    nodes: ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 2 }).to_vec(),
+    nodes: ["node-0", "node-1"].map(|name| Node::new(name, 2)).to_vec(),
     access: model::ClusterAccess::processes(""),
 });
 
@@ -263,7 +263,7 @@ fn alltoall_and_sendrecv_are_checked_out_of_place_only() {
 
 /// One rank on one GPU: the workload and the measurement.
 fn alone(reading: &Reading, criteria: &Criteria, baseline: Option<&Baseline>) -> Judgement {
-    let cluster = Cluster { nodes: vec![Node { name: "node-0".into(), slots: 1 }], ..CLUSTER.clone() };
+    let cluster = Cluster { nodes: vec![Node::new("node-0", 1)], ..CLUSTER.clone() };
     let (_, job) = good();
     let evidence =
         RunEvidence { job: Some(&job), cluster: Some(&cluster), ..RunEvidence::of(reading, &NOTHING) };

@@ -209,7 +209,7 @@ fn log(time: f64, wrong: u32) -> String {
 }
 
 fn nodes(count: usize) -> Vec<Node> {
-    (0..count).map(|node| Node { name: format!("n{node}"), slots: 1 }).collect()
+    (0..count).map(|node| Node::new(format!("n{node}"), 1)).collect()
 }
 
 fn search(count: usize, locate: Locate) -> NodeSearch {

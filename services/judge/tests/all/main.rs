@@ -3,4 +3,5 @@
 mod contract;
 mod node_logs;
 mod pins;
+mod stated_gpus;
 mod support;

@@ -133,6 +133,51 @@ async fn changed_measurements_load_nothing() {
     assert!(failure.contains("LOGS_DAMAGED") && failure.contains(&file.object), "{failure}");
 }
 
+/// The tables of nccl-tests are also metrics, so that the views of metrics show collectives.
+#[tokio::test]
+async fn tables_of_real_logs_are_metrics_too() {
+    let (store, logs) = samples().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("warehouse.sqlite");
+    let sqlite = Arc::new(Sqlite::open(&path).unwrap());
+    let answer = load_into(sqlite.clone(), &store, &logs, (Some("collectives"), None)).await;
+    let rows = sqlite.rows(RUN).await.unwrap();
+    assert_eq!(answer["data"]["rows"], rows.len(), "a metric that repeats a measurement is not counted");
+    let metrics = sqlite.metrics(RUN).await.unwrap();
+    let of = |name: &str| metrics.iter().filter(|row| *row.metric == *name).collect::<Vec<_>>();
+    let bandwidths = of("nccl_tests.bus_bandwidth");
+    assert_eq!(bandwidths.len(), rows.len());
+    for row in &rows {
+        let same = bandwidths.iter().filter(|metric| {
+            let labels: serde_json::Value = serde_json::from_str(&metric.labels).unwrap();
+            *metric.log == *row.log
+                && metric.value == Some(row.busbw)
+                && labels["size"] == row.size_bytes.to_string()
+                && labels["placement"] == row.placement.as_str()
+                && labels["collective"].as_str() == row.collective.as_deref()
+                && labels["ranks"].as_str() == row.ranks.map(|ranks| ranks.to_string()).as_deref()
+        });
+        assert_eq!(same.take(1).count(), 1, "{row:?}");
+    }
+    let metric = bandwidths.iter().find(|metric| metric.log.ends_with("healthy-1.log")).unwrap();
+    assert_eq!((&*metric.unit, &*metric.better, &*metric.scope), ("GB/s", "higher", "node"));
+    assert!(metric.node.is_some(), "all ranks are on one node");
+    // The times of each process of a log with `-I 1 -J`, of the largest size.
+    let slow = |row: &&&warehouse::MetricRow| row.log.ends_with("matrix-rank2-slow-z3.json");
+    let times = of("nccl_tests.process_time");
+    let times: Vec<_> = times.iter().filter(slow).filter(|row| row.labels.contains("out_of_place")).collect();
+    assert_eq!(times.iter().map(|row| row.rank).collect::<Vec<_>>(), [Some(0), Some(1), Some(2), Some(3)]);
+    assert!(times.iter().all(|row| (&*row.unit, &*row.better, &*row.scope) == ("us", "lower", "rank")));
+    assert!(times.iter().all(|row| row.node.is_some() && row.gpu.is_some()), "{times:?}");
+    // The views for latest, trend and node.
+    let file = rusqlite::Connection::open(&path).unwrap();
+    for view in ["metrics_latest", "metrics_trend", "metrics_by_node"] {
+        let query = format!("SELECT count(*) FROM {view} WHERE metric = 'nccl_tests.bus_bandwidth'");
+        let count: i64 = file.query_row(&query, [], |row| row.get(0)).unwrap();
+        assert!(count > 10, "{view}: {count}");
+    }
+}
+
 /// Real output of other programs than nccl-tests.
 const METRICS: [&str; 5] = [
     "nvbandwidth/0.9-h100.json",

@@ -52,7 +52,7 @@ struct Rented {
 impl Rented {
     fn under(root: &Path) -> Self {
         let clusters = ClusterFolder::new(root, crate::support::program());
-        let nodes = ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 1 }).into();
+        let nodes = ["node-0", "node-1"].map(|name| Node::new(name, 1)).into();
         let expires_at = SystemClock.now() + Span::from_secs(60);
         clusters.create("c", &ClusterRequest { nodes, expires_at, labels: Default::default() }).unwrap();
         loop {
@@ -73,7 +73,7 @@ impl Drop for Rented {
 
 #[tokio::test]
 async fn the_fake_scheduler_conforms() {
-    let nodes = ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 1 }).into();
+    let nodes = ["node-0", "node-1"].map(|name| Node::new(name, 1)).into();
     let cluster = Cluster { name: "c".into(), nodes, access: ClusterAccess::processes("paper") };
     let scheduler = FakeScheduler::new("some output\n");
     scheduler_conformance::scheduler(&scheduler, &cluster, |name| job(&cluster, None, name)).await;

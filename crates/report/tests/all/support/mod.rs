@@ -121,7 +121,7 @@ pub fn image() -> Image {
 }
 
 pub fn cluster() -> Cluster {
-    let node = |name: &str| Node { name: name.into(), slots: 1 };
+    let node = |name: &str| Node::new(name, 1);
     Cluster {
         name: "quickstart-1-cluster-1".into(),
         nodes: vec![node("n0"), node("n1")],

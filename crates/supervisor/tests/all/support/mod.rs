@@ -165,7 +165,7 @@ impl Drop for TestMachine {
 }
 
 pub fn cluster_request(nodes: usize, expires_at: Timestamp) -> ClusterRequest {
-    let nodes = (0..nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect();
+    let nodes = (0..nodes).map(|number| Node::new(format!("node-{number}"), 1)).collect();
     ClusterRequest { nodes, expires_at, labels: Default::default() }
 }
 

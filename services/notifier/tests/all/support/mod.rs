@@ -96,7 +96,7 @@ impl SimulatedRun {
             files: Vec::new(),
             manifest_sha256: None,
         };
-        let node = Node { name: "node-0".into(), slots: 1 };
+        let node = Node::new("node-0", 1);
         let cluster = Cluster {
             name: self.cluster.clone(),
             nodes: vec![node],

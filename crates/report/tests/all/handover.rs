@@ -1,0 +1,89 @@
+//! The hand-over document: measured values, serial numbers from the hardware evidence, and devices that no check measured.
+
+use model::{
+    GpuEvidence, NodeEvidence,
+    metric::{Better, Metric, Scope, Subject},
+};
+use report::handover;
+
+use crate::support::{reading, whole, workflow};
+
+fn gpu(node: &str, index: u32, serial: &str, bus: &str) -> GpuEvidence {
+    let subject = Subject {
+        node: Some(node.into()),
+        serial: Some(serial.into()),
+        bus_id: Some(bus.into()),
+        ..Subject::gpu(index)
+    };
+    GpuEvidence { subject, ..GpuEvidence::default() }
+}
+
+fn section<'a>(text: &'a str, title: &str) -> &'a str {
+    let (_, rest) = text.split_once(&format!("\n## {title}\n")).unwrap_or_else(|| panic!("{title}: {text}"));
+    rest.split("\n## ").next().unwrap()
+}
+
+#[test]
+fn the_measured_values_stand_beside_the_serial_numbers_of_their_devices() {
+    let workflow = workflow();
+    let mut reading = reading(&workflow);
+    // nccl-tests counts the GPUs of n0 in another order than the driver: the bus id decides.
+    (reading.tables[0].devices[0].device, reading.tables[0].devices[0].bus_id) =
+        (Some(0), Some("0000:1c:00".to_owned()));
+    reading.evidence = vec![
+        NodeEvidence {
+            node: "n0".to_owned(),
+            gpus: vec![gpu("n0", 0, "S0", "00000000:1B:00.0"), gpu("n0", 1, "S1", "00000000:1C:00.0")],
+            ..NodeEvidence::default()
+        },
+        NodeEvidence {
+            node: "n1".to_owned(),
+            gpus: vec![gpu("n1", 0, "S2", "00000000:1B:00.0")],
+            ..NodeEvidence::default()
+        },
+    ];
+    reading.metrics = [(1, 705.25), (1, 701.25), (2, 690.0)]
+        .map(|(index, value)| Metric {
+            name: "gemm.throughput".into(),
+            unit: "TFLOP/s".into(),
+            better: Better::Higher,
+            scope: Scope::Gpu,
+            subject: Subject { node: Some("n0".into()), ..Subject::gpu(index) },
+            labels: Default::default(),
+            value: Some(value),
+            resolution: None,
+            unmeasurable: None,
+            line: 1,
+        })
+        .to_vec();
+    let run = whole(workflow, reading);
+    let text = handover(&[run.story()]);
+
+    let measured = section(&text, "Measured");
+    let half = run.reading.as_ref().unwrap().tables[0].rows.last().unwrap();
+    let slowest = half.in_place.unwrap().busbw.min(half.out_of_place.unwrap().busbw);
+    assert!(measured.contains(&format!("| `all_reduce` | 2 | 1 KiB to 16 MiB | {slowest} |")), "{measured}");
+    assert!(measured.contains("| `gemm.throughput` | `TFLOP/s` | 2 | 701.25 | 690 |"), "{measured}");
+
+    let devices = section(&text, "Devices");
+    let row = |start: &str| {
+        devices.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{devices}"))
+    };
+    let second = row("| `n0` | 1 |");
+    assert!(second.contains("`S1`") && second.contains("`gemm.throughput 703.25 TFLOP/s`"), "{second}");
+    assert!(second.contains("`CPU`"), "the device that nccl-tests names by this bus id: {second}");
+    assert!(row("| `n1` | 0 |").contains("`S2`"), "{devices}");
+    assert!(row("| `n0` | 2 |").contains("| unknown |"), "no evidence of this GPU: {devices}");
+
+    let missing = section(&text, "Not measured");
+    assert!(missing.contains("node n0, GPU 0, serial S0: no check measured this device"), "{missing}");
+    assert!(!missing.contains("serial S1") && !missing.contains("serial S2"), "{missing}");
+}
+
+#[test]
+fn a_run_without_a_log_states_that_nothing_was_measured() {
+    let run = crate::support::cancelled();
+    let text = handover(&[run.story()]);
+    assert!(section(&text, "Measured").contains("Nothing was measured."), "{text}");
+    assert!(section(&text, "Devices").contains("No log names a device."), "{text}");
+}

@@ -1,0 +1,46 @@
+//! Numbers of GPUs that a check must measure, as the cluster's settings state them.
+
+use std::collections::BTreeMap;
+
+use model::{Cluster, Every};
+
+/// GPUs that a check must measure on each node. A GPU that a node lost before the run is in no log, so only the settings
+/// show that its measurement is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatedGpus {
+    /// GPUs by the name of the node.
+    named: BTreeMap<String, u32>,
+    /// GPUs of a node with another name: a log may name its host in another way than the scheduler. `None` if the nodes differ.
+    others: Option<u32>,
+    /// GPUs of all nodes together.
+    pub(crate) total: u32,
+}
+
+impl StatedGpus {
+    /// The stated GPUs of a check that starts its program for each `every`; `None` if the settings state no number for any
+    /// node, or if the program measures pairs of nodes.
+    ///
+    /// A program that is started for each rank measures at most one GPU for each rank.
+    pub fn of(cluster: &Cluster, every: Every) -> Option<Self> {
+        let of_node = |node: &model::Node| {
+            let gpus = node.gpus?;
+            match every {
+                Every::Node => Some(gpus),
+                Every::Rank => Some(gpus.min(node.slots)),
+                Every::Pair => None,
+            }
+        };
+        let all: Vec<_> = cluster.nodes.iter().map(|node| (node, of_node(node))).collect();
+        let named: BTreeMap<_, _> =
+            all.iter().filter_map(|(node, gpus)| Some((node.name.clone(), (*gpus)?))).collect();
+        let first = all.first().and_then(|(_, gpus)| *gpus);
+        let others = first.filter(|_| all.iter().all(|(_, gpus)| *gpus == first));
+        let total = named.values().sum();
+        (!named.is_empty()).then_some(Self { named, others, total })
+    }
+
+    /// GPUs of a node as a log names it; `None` if the settings state no number for it.
+    pub(crate) fn on(&self, node: &str) -> Option<u32> {
+        self.named.get(node).copied().or(self.others)
+    }
+}
