@@ -533,11 +533,23 @@ pub struct VerdictReached {
     pub fingerprint: BTreeMap<String, String>,
     /// SHA-256 of the judged log, hex; `None` without a log.
     pub log_sha256: Option<String>,
+    /// Suspected nodes, highest confidence first, at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspects: Vec<VerdictSuspect>,
     /// Object name of the full verdict in the artefact bucket.
     pub object: String,
     /// The parsed logs; `None` if they were judged before this object existed, or are too large for one object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measurements: Option<MeasurementsFile>,
+}
+
+/// A node that a verdict suspects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerdictSuspect {
+    /// Host name, as the program printed it.
+    pub node: String,
+    /// Metrics, findings and lines that name the node, each after its GPU.
+    pub evidence: Vec<String>,
 }
 
 /// The stored parsed logs of a run: `measurements.json`.
@@ -600,7 +612,7 @@ pub struct NodeResult {
     pub node: String,
     /// Health of the node and the action taken.
     pub result: NodeResultKind,
-    /// Confidence, reason or command, for display.
+    /// Evidence, confidence, reason or command, for display.
     pub detail: String,
 }
 
@@ -608,7 +620,7 @@ pub struct NodeResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeResultKind {
-    /// Suspected by the search for bad nodes, and not drained.
+    /// Suspected by a verdict or by the search for bad nodes, and not drained.
     Suspected,
     /// Suspected and drained.
     Drained,
@@ -616,8 +628,10 @@ pub enum NodeResultKind {
     RetestPassed,
     /// Passed its re-test, and was returned to service.
     Returned,
-    /// The run that re-tested it did not pass.
+    /// The run that re-tested it failed, and suspects no other node.
     RetestFailed,
+    /// A run on the node passed.
+    Passed,
 }
 
 impl NodeResultKind {
@@ -629,6 +643,7 @@ impl NodeResultKind {
             Self::RetestPassed => "retest_passed",
             Self::Returned => "returned",
             Self::RetestFailed => "retest_failed",
+            Self::Passed => "passed",
         }
     }
 }

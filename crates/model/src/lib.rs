@@ -45,7 +45,7 @@ pub use fact::{
     CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
     JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, MeasurementsFile, Node, NodeResult,
     NodeResultKind, Origin, Push, Reason, Results, RunClosed, RunRequested, RunUsed, Trigger, UNNAMED,
-    Verdict, VerdictReached,
+    Verdict, VerdictReached, VerdictSuspect,
 };
 pub use ids::{Attempt, CheckIndex, CommandId, EventKey, InvalidId, RunId, Stage, Step, Verb};
 pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
