@@ -59,4 +59,8 @@ tc -n "$prefix-sw" qdisc del dev ph3 root
 echo "a soak on the hosts, across a kill"
 . .ci/soak.sh
 soak_across_a_kill "$bed/soak" "$bed/workflows/hosts.yaml" "${settings[@]}"
+
+echo "hardware evidence of each host before and after a job"
+. .ci/evidence.sh
+evidence_of_each_node "$bed/evidence" "$bed/workflows/hosts.yaml" "${settings[@]}"
 bash tests/testbed/ansible/stop.sh

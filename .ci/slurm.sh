@@ -10,6 +10,7 @@ need_network_namespaces
 
 . .ci/built.sh
 . .ci/soak.sh
+. .ci/evidence.sh
 tests=$(test_program crates/clusters/slurm slurm)
 bed=$(mktemp -d)
 export BED_DIR=$bed/slurm
@@ -68,6 +69,9 @@ for accounts in 0 1; do
     cp -r workflows "$bed/workflows"
     soak_across_a_kill "$bed/data-soak" "$bed/workflows/slurm.yaml" --set cluster.existing.system.slurm.partition=idle \
       --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
+
+    echo "hardware evidence of each node before and after a job"
+    evidence_of_each_node "$bed/data-evidence" "$bed/workflows/slurm.yaml" --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
   fi
   bash tests/testbed/slurm/stop.sh
   mkdir -p "$BED_DIR"

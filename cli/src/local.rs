@@ -41,8 +41,8 @@ pub const TICK: Span = Span::from_millis(250);
 /// Interval between listings of the ledger without news: the delay until another process's cancel is noticed. Only cancels come
 /// from other processes, because this one holds the run's lock.
 const REFRESH: Span = Span::from_secs(1);
-/// Maximum time for the subscribers to a run's end to record it.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+/// Maximum time for the subscribers to a run's end to record it. A cancelled soak loads the measurements of its rounds at its end.
+const LAST_WORDS: Duration = Duration::from_secs(30);
 /// Delay before an owed command is sent again.
 const RESEND: Span = Span::from_secs(5);
 
@@ -291,7 +291,7 @@ impl LocalServices {
     }
 
     /// Stops the services of a closed run. Publishes the end again, because an earlier publication may have been
-    /// interrupted, and waits at most 3 s for the subscribers to record it.
+    /// interrupted, and waits at most 30 s for the subscribers to record it.
     pub async fn end(self) -> Result<(), CliError> {
         let result = self.services.conductor.wake(&self.run, Input::Tick).await;
         self.services.bus.finish(LAST_WORDS).await;

@@ -17,7 +17,7 @@ use report::{
 };
 use verdict::{
     Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, compare::compare as differences,
-    locate::Suspect,
+    directed, locate::Suspect,
 };
 use workflow::YamlDocument;
 
@@ -64,6 +64,7 @@ pub fn judge(
 ) -> Result<Exit, CliError> {
     let criteria: Option<Criteria> = criteria.map(document).transpose()?;
     let baseline: Option<Baseline> = baseline.map(document).transpose()?;
+    let baseline = baseline.map(Baseline::with_fleets);
     let logs = files(logs)?;
     let mut room = RowLimit::default();
     let mut judged = Vec::new();
@@ -77,7 +78,7 @@ pub fn judge(
         judged = vec![combined(judged, &format.reader())?];
     }
     let series = baseline.is_some() && in_time(&mut judged, relation == LogRelation::Series);
-    let mut earlier = Vec::new();
+    let (mut earlier, mut earlier_metrics) = (Vec::new(), Vec::new());
     for log in &mut judged {
         let with_units = |criteria| measure::with_units(criteria, log.reading.format.as_deref());
         let criteria = criteria.as_ref().map(with_units);
@@ -85,14 +86,19 @@ pub fn judge(
             criteria: criteria.as_deref(),
             baseline: baseline.as_ref(),
             earlier: &earlier,
+            earlier_metrics: &earlier_metrics,
             ..Standard::default()
         };
         let evidence =
             RunEvidence { missing_nodes: &log.missing_nodes, ..RunEvidence::of(&log.reading, &log.clues) };
         log.judgement = Some(verdict::judge(&evidence, &standard));
-        if let (true, Some(baseline), [table]) = (series, &baseline, log.reading.tables.as_slice()) {
+        let Some(baseline) = baseline.as_ref().filter(|_| series) else { continue };
+        if let [table] = log.reading.tables.as_slice() {
             earlier.extend(baseline.level(table));
         }
+        let reading = criteria.as_deref().map(|criteria| directed(&log.reading, criteria));
+        let metrics = reading.as_ref().map_or(&log.reading.metrics, |reading| &reading.metrics);
+        earlier_metrics.extend(baseline.fleet_levels([&metrics[..]]));
     }
     let Some(whole) = together(&judged) else {
         return Err(CliError::usage("no log given; name log files or folders"));

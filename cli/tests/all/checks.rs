@@ -460,6 +460,56 @@ fn a_killed_soak_resumes_and_repeats_its_checks_for_its_duration() {
     lab.assert_nothing_left();
 }
 
+/// Node-1 corrupts data from its third start on: in the third round, and in each pair of the search after it.
+#[test]
+fn wrong_data_in_a_round_of_a_soak_fails_and_names_the_size_and_the_node() {
+    let lab = lab("", &["name: a, criteria: criteria.yaml"]);
+    let starts = lab.path("counts/node-1").display().to_string();
+    lab.write(
+        "build/prelude.sh",
+        &format!(
+            "case $PWD in */node-1) echo >> {starts}; [[ $(wc -l < {starts}) -lt 3 ]] || export BURNIN_FAULT=corrupt:$BURNIN_RANK ;; esac\n"
+        ),
+    );
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    lab.write("w.yaml", &format!("soak: {{for: 4m}}\nlocate: {{}}\n{workflow}"));
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{document}");
+    assert_eq!(
+        (&document["checks"][0]["reasons"][0], &document["checks"][0]["rounds_passed"]),
+        (&"WRONG_DATA".into(), &2.into())
+    );
+    let run = document["run"].as_str().unwrap();
+    let shown = json(&lab.burnin(&["show", run, "--check", "a@3", "--output", "json"]));
+    let nodes = shown["suspects"]["nodes"].as_array().unwrap_or_else(|| panic!("{shown}"));
+    assert_eq!((nodes.len(), &nodes[0]["node"]), (1, &"node-1".into()), "{shown}");
+    let text = String::from_utf8(lab.burnin(&["show", run, "--check", "a@3"]).stdout).unwrap();
+    assert!(text.contains("the first at 16") && text.contains("node-1"), "{text}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_cancelled_soak_loads_the_measurements_of_its_rounds() {
+    let lab = lab_of_commands(&[("a", "true", DECLARED)]);
+    let script = json!(soaking(&lab, 0)).to_string();
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);
+    lab.write("w.yaml", &format!("soak: {{for: 10m}}\n{workflow}"));
+    let mut run = lab.start();
+    wait_for("the third round", || lab.records() >= 16 || run.try_wait().unwrap().is_some());
+    signal("-INT", run.id());
+    assert_eq!(run.wait().unwrap().code(), Some(4));
+    let file = rusqlite::Connection::open(lab.path("data/warehouse.sqlite")).unwrap();
+    let count = |query: &str| file.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap();
+    let rounds = count("SELECT count(*) FROM verdicts WHERE verdict = 'pass'");
+    assert!(rounds >= 2, "{rounds}");
+    assert!(
+        count("SELECT count(*) FROM metrics WHERE verdict = 'pass'") >= 2 * rounds,
+        "each round has its values"
+    );
+    lab.assert_nothing_left();
+}
+
 #[test]
 fn a_soak_fails_when_a_node_declines_and_names_it() {
     let lab = lab_of_commands(&[("a", "true", DECLARED)]);

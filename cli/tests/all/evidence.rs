@@ -52,6 +52,11 @@ fn burnin(folder: &Path, arguments: &[&str]) -> Output {
 
 /// Exit code of a run whose check executes `program`, and its document.
 fn run(folder: &Path, rule: &str, program: &str) -> (Option<i32>, Value) {
+    run_with(folder, "", rule, program)
+}
+
+/// `fields`: further lines of the workflow.
+fn run_with(folder: &Path, fields: &str, rule: &str, program: &str) -> (Option<i32>, Value) {
     let own = |text: &str| text.replace("$FOLDER", folder.to_str().unwrap());
     write_program(folder, "nvidia-smi", &own(NVIDIA_SMI));
     write_program(
@@ -64,7 +69,7 @@ fn run(folder: &Path, rule: &str, program: &str) -> (Option<i32>, Value) {
     );
     fs::write(folder.join("copy.yaml"), criteria).unwrap();
     let workflow = format!(
-        "name: evidence\ncluster: {{rent: {{processes: {{nodes: 1}}}}}}\nchecks:\n  - name: copy\n    command: ['{}']\n    \
+        "name: evidence\n{fields}cluster: {{rent: {{processes: {{nodes: 1}}}}}}\nchecks:\n  - name: copy\n    command: ['{}']\n    \
          criteria: copy.yaml\n    read: {{row: '^gpu (?P<gpu>\\d+): (?P<value>\\S+) GB/s$', end: '^done$', name: copy, unit: GB/s, \
          better: higher, scope: gpu}}\nlimits: {{job: 1m, logs: 1m, results: 1m, verdict: 1m, patience: 2s}}\n",
         folder.join("measure.sh").display()
@@ -95,6 +100,21 @@ fn unchanged_hardware_is_stated_with_temperature_power_and_clock() {
     let text = "no error counter rose and no link went down on 1 node and 2 GPUs; maximum during the job: 62 C, 699 W, 1980 MHz";
     assert_eq!(reason(&shown, "HARDWARE_UNCHANGED"), text);
     assert_eq!(code, Some(0));
+}
+
+#[test]
+fn the_report_of_a_soak_shows_clock_temperature_and_power_beside_the_metric() {
+    let folder = tempfile::tempdir().unwrap();
+    write_program(folder.path(), "dmesg", DMESG);
+    let program = "until [ -e \"$FOLDER/sampled\" ]; do sleep 0.1; done; rm \"$FOLDER/sampled\"; sleep 1";
+    let (code, _) = run_with(folder.path(), "soak: {for: 10s}\n", "judged", program);
+    assert_eq!(code, Some(0));
+    let html = burnin(folder.path(), &["show", "latest", "--check", "copy", "--output", "html"]);
+    let html = String::from_utf8(html.stdout).unwrap();
+    assert!(html.contains("clock, MHz") && html.contains("temperature, °C"), "{html}");
+    let cells =
+        ["51.2", "51.2", "1980", "62", "699"].map(|value| format!("<td class=\"number\">{value}</td>"));
+    assert!(html.matches(&cells.concat()).count() >= 2, "each round has its row: {html}");
 }
 
 #[test]

@@ -24,6 +24,6 @@ mod state;
 pub use cost::{Usage, most};
 pub use decide::{Decision, Ignored, Input, Occurrence, decide, decide_first};
 pub use evolve::{UnreadableLedger, evolve, fold};
-pub use owed::{Obligation, checkup, job_limit, owed, wake};
+pub use owed::{Obligation, checkup, job_limit, last_loads, owed, wake};
 pub use soak::{SoakEnd, SoakProgress};
 pub use state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, StageState};

@@ -37,6 +37,20 @@ pub fn checkup(state: &RunState) -> Option<Command> {
     Some(Command { id: state.command_id(step, Verb::Observe), body: observe(state, step)? })
 }
 
+/// Loads of the measurements that a closed run did not load, because it was cancelled or its budget was spent. No fact answers them: the
+/// run is over. A load of measurements that are loaded already has no effect.
+#[must_use]
+pub fn last_loads(state: &RunState) -> Vec<Command> {
+    if state.closed.is_none() {
+        return Vec::new();
+    }
+    let is_measured = |check: &CheckIndex| state.job_of(*check).is_some() && state.logs_of(*check).is_some();
+    let steps = state.checks().filter(is_measured).map(|check| Stage::Results.of(check));
+    let unloaded = steps.filter(|step| state.wants(*step) && !state.ended(*step));
+    let load = |step| Some(Command { id: state.command_id(step, Verb::Start), body: start(state, step)? });
+    unloaded.filter_map(load).collect()
+}
+
 /// Time at which the state must be evaluated again without a new fact; `None` if only a fact can change it.
 #[must_use]
 pub fn wake(state: &RunState, now: Timestamp) -> Option<Timestamp> {
@@ -195,6 +209,12 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
         locate,
         drains_left: (before > 0).then(|| locate.drain_at_most.saturating_sub(before)),
         drained: drained.into_iter().filter(|(at, _)| *at == cluster).map(|(_, node)| node).collect(),
+        suspected: state
+            .verdict_of(check)
+            .into_iter()
+            .flat_map(|reached| &reached.suspects)
+            .map(|suspect| suspect.node.clone())
+            .collect(),
         ends_at: lease.map_or(limit, |lease| lease.min(limit)),
         retest,
     })

@@ -61,7 +61,10 @@ pub(crate) const FORMAT: Format = Format {
     unread: "times, processor use, totals, and the columns of the first thread",
     metrics: &[BANDWIDTH, BYTES, OPERATIONS, ENTRIES, LATENCY],
     findings: &[],
-    marks: &[&["ISO date", "operation", "MiB/s [last]"], &["\"phase_type\"", "\"last_done\"", "\"first_done\""]],
+    marks: &[
+        &["ISO date", "operation", "MiB/s [last]"],
+        &["\"phase_type\"", "\"last_done\"", "\"first_done\""],
+    ],
     reader: Reader::Lines(|| Box::<Elbencho>::default()),
 };
 

@@ -54,6 +54,7 @@ impl Bucket {
             baseline: None,
             fingerprint: Default::default(),
             log_sha256: None,
+            suspects: Vec::new(),
             object: String::new(),
             measurements: file,
         };

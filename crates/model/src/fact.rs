@@ -396,7 +396,7 @@ pub struct NodeResult {
     pub node: String,
     /// Health of the node and the action taken.
     pub result: NodeResultKind,
-    /// Confidence, reason or command, for display.
+    /// Evidence, confidence, reason or command, for display.
     pub detail: String,
 }
 
@@ -404,7 +404,7 @@ pub struct NodeResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeResultKind {
-    /// Suspected by the search for bad nodes, and not drained.
+    /// Suspected by a verdict or by the search for bad nodes, and not drained.
     Suspected,
     /// Suspected and drained.
     Drained,
@@ -412,8 +412,10 @@ pub enum NodeResultKind {
     RetestPassed,
     /// Passed its re-test, and was returned to service.
     Returned,
-    /// The run that re-tested it did not pass.
+    /// The run that re-tested it failed, and suspects no other node.
     RetestFailed,
+    /// A run on the node passed.
+    Passed,
 }
 
 impl NodeResultKind {
@@ -425,6 +427,7 @@ impl NodeResultKind {
             Self::RetestPassed => "retest_passed",
             Self::Returned => "returned",
             Self::RetestFailed => "retest_failed",
+            Self::Passed => "passed",
         }
     }
 }

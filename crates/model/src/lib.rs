@@ -67,7 +67,7 @@ pub use soak::{Soak, SoakRound, SoakRounds};
 pub use split_mix::SplitMix64;
 pub use system::{ClusterAccess, DEPLOYED, PROCESSES, System};
 pub use time::{Span, Timestamp};
-pub use verdict::{MeasurementsFile, Reason, Verdict, VerdictReached};
+pub use verdict::{MeasurementsFile, Reason, Verdict, VerdictReached, VerdictSuspect};
 pub use workflow::{
     Benchmark, BuildSpec, Check, ClusterCost, ClusterSpec, ImageSpec, Limits, REVISION, SourceObject,
     SourceRepository, Workflow,

@@ -100,6 +100,9 @@ pub struct NodeSearch {
     /// Nodes of this cluster that earlier searches of the run drained. They do not count again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drained: Vec<String>,
+    /// Hosts that the verdict suspects, such as those with a hardware finding: if they are bad, the search runs about half as many pairs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspected: Vec<String>,
     /// Deadline of the search; it then reports its findings so far.
     pub ends_at: Timestamp,
     /// A re-test that has passed: no pair is run, and its nodes return to service.

@@ -60,11 +60,23 @@ pub struct VerdictReached {
     pub fingerprint: BTreeMap<String, String>,
     /// SHA-256 of the judged log, hex; `None` without a log.
     pub log_sha256: Option<String>,
+    /// Suspected nodes, highest confidence first, at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspects: Vec<VerdictSuspect>,
     /// Object name of the full verdict in the artefact bucket.
     pub object: String,
     /// The parsed logs; `None` if they were judged before this object existed, or are too large for one object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measurements: Option<MeasurementsFile>,
+}
+
+/// A node that a verdict suspects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerdictSuspect {
+    /// Host name, as the program printed it.
+    pub node: String,
+    /// Metrics, findings and lines that name the node, each after its GPU.
+    pub evidence: Vec<String>,
 }
 
 /// The stored parsed logs of a run: `measurements.json`.

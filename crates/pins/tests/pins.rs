@@ -16,6 +16,7 @@ fn baseline(runs: u32) -> Baseline {
         levels: vec![0.0],
         repeats_within: None,
         metrics: Vec::new(),
+        fleets: Vec::new(),
         points: Vec::new(),
     }
 }

@@ -149,6 +149,7 @@ mod tests {
             levels: levels.to_vec(),
             repeats_within: None,
             metrics: Vec::new(),
+            fleets: Vec::new(),
             points: Vec::new(),
         };
         assert_eq!(repeated(&of(&[0.0, 0.001, -0.002])), Ok(of(&[0.0, 0.001, -0.002])));

@@ -177,6 +177,7 @@ impl RunReport {
             Standard { criteria: benchmark.map(|benchmark| &benchmark.criteria), ..Standard::default() };
         if let Some(StoredVerdict::Whole(stored)) = &self.judged {
             (standard.baseline, standard.earlier) = (stored.judged_by.as_ref(), &stored.earlier);
+            standard.earlier_metrics = &stored.earlier_metrics;
             standard.pin = stored.pin.as_ref();
         }
         let judgement = self.judgement();

@@ -139,7 +139,8 @@ impl Audit {
         };
         for setting in &settings {
             let Some(component) = Component::of_setting(&setting.name) else { continue };
-            for value in &setting.values {
+            let known = setting.values.iter().filter(|value| value.value.as_deref() != Some("unreadable"));
+            for value in known {
                 audit.compare(component, value.value.as_deref(), &value.subjects);
             }
         }
@@ -202,7 +203,8 @@ impl Audit {
 }
 
 /// Settings that the probe may fail to read, each with its description and the reason.
-const UNREADABLE: [(&str, &str); 2] = [
+const UNREADABLE: [(&str, &str); 3] = [
+    ("nccl", "NCCL: neither the name nor the text of libnccl.so.2 states a version"),
     ("acs", "access control services of PCIe bridges: only root can read their configuration space"),
     ("dma_buf/rdma", "DMA-BUF of RDMA: /proc/kallsyms cannot be read"),
 ];
@@ -348,6 +350,24 @@ mod tests {
         assert_eq!(below(Audit::of(&nodes, &nccl)), [firmware.clone(), driver, hang]);
         set(&mut nodes[2], "nvidia", "580.178.04");
         assert_eq!(below(Audit::of(&nodes, &[])), [firmware]);
+    }
+
+    #[test]
+    fn the_nccl_of_each_node_is_compared_with_the_others_and_with_the_minimum() {
+        let mut nodes: Vec<_> = (0..3).map(|at| node(&format!("n{at}"), "6.8", ["96", "96"])).collect();
+        for (node, version) in nodes.iter_mut().zip(["2.28.9", "2.27.2", "unreadable"]) {
+            set(node, "nccl", version);
+        }
+        let audit = Audit::of(&nodes, &[]);
+        assert_eq!((audit.settings[0].name.as_str(), audit.settings[0].differs()), ("nccl", true));
+        let below: Vec<_> =
+            audit.below_minimum.iter().map(|it| (it.minimum.as_str(), &it.subjects[..])).collect();
+        assert_eq!(below, [("2.27.3", &["n1".to_owned()][..])]);
+        assert_eq!(audit.unreadable_versions, []);
+        assert_eq!(
+            audit.missing,
+            ["n2: NCCL: neither the name nor the text of libnccl.so.2 states a version"]
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) mod document;
 mod learn;
 
 pub use document::{
-    Baseline, BaselinePoint, CommonSpread, LEAST_SPREAD, MetricBaseline, MetricKey, Region, SizeKey, halves,
-    regions,
+    Baseline, BaselinePoint, CommonSpread, FleetKey, LEAST_SPREAD, MetricBaseline, MetricFleet, MetricKey,
+    Region, SizeKey, Tiers, halves, regions,
 };
-pub use learn::{Healthy, Unlearnable, learn, learn_without_outliers, levels};
+pub use learn::{Healthy, Paired, Unlearnable, learn, learn_paired, learn_without_outliers, levels};

@@ -52,8 +52,15 @@ pub struct LevelChange {
 /// The last change of a series of levels, unless it occurred in the first `defining` runs.
 #[must_use]
 pub fn change(levels: &[f64], defining: usize) -> Option<Change> {
+    change_among(levels, defining, 1)
+}
+
+/// The last change of one of `series` series that are searched for the same run: a false change in any of them is as rare as one in a
+/// single series.
+#[must_use]
+pub fn change_among(levels: &[f64], defining: usize, series: usize) -> Option<Change> {
     let last = |noise: f64, cost: Cost| {
-        let segments = divided(levels, noise, cost);
+        let segments = divided(levels, noise, Cost { series, ..cost });
         let [.., before, Segment { first, end, level }] = *segments else { return None };
         (first >= defining).then(|| LevelChange { runs: end - first, level, by: level - before.level })
     };
@@ -121,16 +128,20 @@ fn divided(series: &[f64], noise: f64, cost_of_change: Cost) -> Vec<Segment> {
 struct Cost {
     per_logarithm: f64,
     outliers: f64,
+    /// Number of series that are searched together.
+    series: usize,
 }
 
 /// For changes that are shown: of 100 series without a change, each evaluated after each of 90 runs, 2 show one.
-const VISIBLE: Cost = Cost { per_logarithm: 4.0, outliers: 1.5 };
+const VISIBLE: Cost = Cost { per_logarithm: 4.0, outliers: 1.5, series: 1 };
 /// For changes that fail: at most one of 1,000 such series fails.
-const FAILING: Cost = Cost { per_logarithm: 5.0, outliers: 2.0 };
+const FAILING: Cost = Cost { per_logarithm: 5.0, outliers: 2.0, series: 1 };
 
 impl Cost {
     fn in_series(self, runs: usize) -> f64 {
-        (self.per_logarithm * (runs as f64).ln()).max(self.outliers * K * K)
+        let one = (self.per_logarithm * (runs as f64).ln()).max(self.outliers * K * K);
+        // A change halves the squared deviations; the probability that noise exceeds a cost decreases with half of it (Bonferroni).
+        one + 2.0 * (self.series.max(1) as f64).ln()
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Minimum {
 pub enum Component {
     /// Kernel module of the GPUs.
     Driver,
-    /// Library of the collectives, as printed by nccl-tests.
+    /// Library of the collectives: the one that a node loads, or as printed by nccl-tests.
     Nccl,
     /// Programs that give containers access to GPUs.
     ContainerToolkit,

@@ -13,6 +13,8 @@ pub struct Standard<'a> {
     pub baseline: Option<&'a Baseline>,
     /// The [level](Baseline::level) of every run since the baseline was learned, oldest first.
     pub earlier: &'a [f64],
+    /// The [levels](Baseline::fleet_levels) of the metrics of every run since the baseline was learned, oldest first.
+    pub earlier_metrics: &'a [Vec<Option<f64>>],
     /// Number of the baseline's first runs that define the healthy state: a change among them is not reported. Absent if a person chose
     /// all its runs.
     pub defining_runs: Option<usize>,

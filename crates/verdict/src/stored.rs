@@ -26,6 +26,10 @@ pub struct Stored {
     /// Plateau levels of the runs since the baseline was learned, oldest first: excess time, relative.
     #[serde(default)]
     pub earlier: Vec<f64>,
+    /// Levels of the metrics of the runs since the baseline was learned, oldest first: one for each of the baseline's `fleets`, null if
+    /// the run did not measure it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_metrics: Vec<Vec<Option<f64>>>,
     /// SHA-256 of the judged log, hex; `None` without a log.
     #[serde(default)]
     pub log_sha256: Option<String>,

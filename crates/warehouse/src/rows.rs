@@ -43,9 +43,9 @@ pub struct NodeResultRow {
     pub cluster: Option<String>,
     /// Name of the node in the scheduler.
     pub node: String,
-    /// `suspected`, `drained`, `retest_passed`, `returned` or `retest_failed`.
+    /// `suspected`, `drained`, `retest_passed`, `returned`, `retest_failed` or `passed`.
     pub result: String,
-    /// Confidence, reason or command, for display.
+    /// Evidence, confidence, reason or command, for display.
     pub detail: String,
     /// Time of the request for the run.
     pub requested_at: Option<Timestamp>,

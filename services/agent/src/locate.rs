@@ -115,9 +115,11 @@ impl Locator {
         };
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let tests = search.locate.tests.map_or(4 * nodes.len(), |tests| tests as usize);
+        let suspected: Vec<String> =
+            nodes.iter().filter(|node| is_suspected(search, node)).cloned().collect();
         let mut tried: Vec<Tried> = Vec::new();
         while nodes.len() >= LEAST_NODES {
-            let pairs = next_pairs(&nodes, &tried, &options, tests);
+            let pairs = next_pairs(&nodes, &suspected, &tried, &options, tests);
             let first = tried.len() + 1;
             let mut round = Vec::new();
             let mut known = true;
@@ -427,6 +429,12 @@ impl NodePair<'_> {
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         }
     }
+}
+
+/// Whether the verdict suspects the node. A program may print the name of a host with a domain.
+fn is_suspected(search: &NodeSearch, node: &str) -> bool {
+    let short = |name: &str| name.split('.').next() == Some(node);
+    search.suspected.iter().any(|host| host == node || short(host))
 }
 
 /// Reason why a search that drains nodes does not drain a further one.

@@ -1,13 +1,15 @@
 //! The steps of a wake-up: load, decide, append, compute the owed commands, send.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use hashlink::LinkedHashMap;
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
-use lifecycle::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, evolve, fold, owed};
+use lifecycle::{
+    Decision, Ignored, Input, RunState, checkup, decide, decide_first, evolve, fold, last_loads, owed,
+};
 use model::{
     Attempt, ClusterSpec, Command, CommandId, Drained, Fact, NodeResult, NodeResultKind, Record, RecordEntry,
     RetestedNode, Returned, RunClosed, RunId, RunUsed, Span, Stage, Timestamp, Verb, Verdict, planted,
@@ -253,6 +255,9 @@ impl Conductor {
                 verdict: state.verdict().map(|verdict| verdict.verdict),
             };
             let used = used(state, &closed);
+            for command in last_loads(state) {
+                self.publisher.publish_command(command).await?;
+            }
             self.publisher.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
             self.publisher
                 .publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunUsed(Box::new(used)))
@@ -356,8 +361,17 @@ fn used(state: &RunState, closed: &RunClosed) -> RunUsed {
     }
 }
 
-/// Results of the search for bad nodes or of the re-test.
+/// Evidence of a run about single nodes, as the index of runs derives their states from it (`run_index::nodes`).
 fn node_results(state: &RunState) -> Vec<NodeResult> {
+    let names: BTreeSet<_> = state.node_names().into_iter().collect();
+    let judged = state.checks().filter_map(|check| state.verdict_of(check));
+    let judged =
+        judged.filter(|reached| reached.verdict != Verdict::Pass).flat_map(|reached| &reached.suspects);
+    let accused = judged.map(|suspect| NodeResult {
+        node: named(&names, &suspect.node).to_owned(),
+        result: NodeResultKind::Suspected,
+        detail: suspect.evidence.join("; "),
+    });
     let located = state.checks().filter_map(|check| state.suspects_of(check)).flat_map(|found| &found.nodes);
     let suspected = located.map(|suspect| {
         let confidence = format!("confidence {:.0} %", 100.0 * suspect.confidence);
@@ -370,24 +384,48 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
         };
         NodeResult { node: suspect.node.clone(), result, detail }
     });
-    let passed = state.retested().iter().map(|RetestedNode { node, returned }| {
+    let mut results: Vec<_> = suspected.chain(accused).collect();
+    let suspects: BTreeSet<_> = results.iter().map(|result| result.node.clone()).collect();
+    results.extend(state.retested().iter().map(|RetestedNode { node, returned }| {
         let (result, detail) = match returned {
             Returned::Applied => (NodeResultKind::Returned, String::new()),
             Returned::Proposed { command } => (NodeResultKind::RetestPassed, command.clone()),
             Returned::Left { why } => (NodeResultKind::RetestPassed, format!("not returned: {why}")),
         };
         NodeResult { node: node.clone(), result, detail }
-    });
-    let failed = state.verdict().filter(|reached| reached.verdict == Verdict::Fail);
-    let failed = failed.and(state.workflow.retest.as_ref()).into_iter().flat_map(|retest| &retest.nodes);
-    let failed = failed.map(|node| NodeResult {
-        node: node.clone(),
-        result: NodeResultKind::RetestFailed,
-        detail: String::new(),
-    });
-    let mut results: Vec<_> = suspected.chain(passed).chain(failed).collect();
-    // A node may be suspected after several checks.
+    }));
+    let verdict = state.verdict().map(|reached| reached.verdict);
+    let retested = state.workflow.retest.iter().flat_map(|retest| &retest.nodes);
+    let without_detail =
+        |node: &str, result| NodeResult { node: node.to_owned(), result, detail: String::new() };
+    if verdict == Some(Verdict::Fail) {
+        // A failed run that suspects other nodes is no evidence about this one.
+        let failed = retested.clone().filter(|node| suspects.is_empty() || suspects.contains(*node));
+        results.extend(failed.map(|node| without_detail(node, NodeResultKind::RetestFailed)));
+    }
+    if verdict == Some(Verdict::Pass) && state.workflow.cluster.as_ref().is_some_and(is_existing) {
+        let retested: BTreeSet<_> = retested.map(String::as_str).collect();
+        let passed = names.iter().filter(|node| !suspects.contains(**node) && !retested.contains(**node));
+        results.extend(passed.map(|node| without_detail(node, NodeResultKind::Passed)));
+    }
+    // A node may be suspected after several checks, by the verdict and by the search.
     results.sort_by(|one, other| (&one.node, one.result).cmp(&(&other.node, other.result)));
-    results.dedup_by(|one, other| one.node == other.node && one.result == other.result);
+    results.dedup_by(|later, first| {
+        let same = first.node == later.node && first.result == later.result;
+        if same && !later.detail.is_empty() && first.detail != later.detail {
+            first.detail = format!("{}; {}", first.detail, later.detail);
+        }
+        same
+    });
     results
+}
+
+const fn is_existing(cluster: &ClusterSpec) -> bool {
+    matches!(cluster, ClusterSpec::Existing { .. })
+}
+
+/// The node of a host: a program may print a name with a domain.
+fn named<'a>(names: &BTreeSet<&'a str>, host: &'a str) -> &'a str {
+    let short = host.split('.').next().unwrap_or(host);
+    if !names.contains(host) && names.contains(short) { short } else { host }
 }

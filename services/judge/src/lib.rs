@@ -17,7 +17,8 @@ use ledger::{ArtefactError, Artefacts, ObjectReader};
 use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
-    Logs, ManifestObject, Program, SoakRound, SoakRounds, Timestamp, VerdictReached, measurement::Reading,
+    Logs, ManifestObject, Program, SoakRound, SoakRounds, Timestamp, VerdictReached, VerdictSuspect,
+    measurement::Reading,
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
@@ -58,6 +59,7 @@ impl Judge {
             Some(stored) => stored,
             None => self.reach(id, case).await?,
         };
+        let suspects = suspects(&stored.judgement);
         Ok(Fact::VerdictReached(VerdictReached {
             verdict: stored.judgement.verdict,
             reasons: stored.judgement.reasons,
@@ -65,6 +67,7 @@ impl Judge {
             baseline: stored.baseline,
             fingerprint: stored.judgement.fingerprint.0,
             log_sha256: stored.log_sha256,
+            suspects,
             object,
             measurements: stored.measurements,
         }))
@@ -105,6 +108,7 @@ impl Judge {
             criteria: Some(&criteria),
             baseline: own.baseline.as_ref(),
             earlier: &own.earlier,
+            earlier_metrics: &own.earlier_metrics,
             defining_runs: own.defining_runs,
             pin: own.pin.as_ref(),
             learned: &own.reasons,
@@ -122,6 +126,7 @@ impl Judge {
             judged_by: own.baseline,
             pin: own.pin,
             earlier: own.earlier,
+            earlier_metrics: own.earlier_metrics,
             log_sha256: combined.log_sha256,
             measurements,
         };
@@ -196,6 +201,28 @@ impl Judge {
         };
         Ok(parsed.into_iter().map(of).unzip())
     }
+}
+
+/// Maximum number of suspected nodes in a fact; `verdict.json` has all of them.
+const SUSPECTS: usize = 100;
+
+/// The suspected nodes with their evidence, highest confidence first.
+fn suspects(judgement: &Judgement) -> Vec<VerdictSuspect> {
+    let mut nodes: Vec<VerdictSuspect> = Vec::new();
+    for suspect in &judgement.suspects {
+        let Some(host) = &suspect.host else { continue };
+        let gpu = suspect.gpu.map_or_else(String::new, |gpu| format!("gpu {gpu}: "));
+        let evidence = format!("{gpu}{}", suspect.evidence.join(", "));
+        let evidence = evidence.trim_end_matches(": ").to_owned();
+        match nodes.iter().position(|known| known.node == *host) {
+            Some(known) => nodes[known].evidence.push(evidence),
+            None if nodes.len() < SUSPECTS => {
+                nodes.push(VerdictSuspect { node: host.clone(), evidence: vec![evidence] });
+            }
+            None => {}
+        }
+    }
+    nodes
 }
 
 struct Case<'a> {

@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 
 use model::{
-    Criteria, Reason, Timestamp, Verdict,
+    Criteria, Reason, Timestamp, Verdict, count,
     measurement::{LogEnd, Reading},
-    metric::{Better, Metric, Subject},
 };
 use verdict::{
     Baseline, Fingerprint, Pin,
-    baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers, levels},
+    baseline::{Healthy, Paired, Unlearnable, halves, learn, learn_paired, learn_without_outliers, levels},
     directed,
     repeat::{self, RepeatLevel},
 };
@@ -33,6 +32,8 @@ pub struct Own {
     pub baseline: Option<Baseline>,
     /// Level of every later run, oldest first.
     pub earlier: Vec<f64>,
+    /// Levels of the metrics of every later run, oldest first, in the order of the baseline's fleets.
+    pub earlier_metrics: Vec<Vec<Option<f64>>>,
     /// Number of the baseline's first runs that define the healthy state; absent if a person chose all its runs.
     pub defining_runs: Option<usize>,
     /// The pin, if a person decided on the baseline.
@@ -73,23 +74,26 @@ pub async fn own(
         measured: if is_table { Measured::Table } else { Measured::Metrics },
     };
     let mut past = history.past(&wanted).await?;
-    if is_table || fixed.is_some() {
-        return Ok(fixed.map_or_else(|| learned(&past), |fixed| fixed.over(&past)));
-    }
     for metric in past.iter_mut().flat_map(|past| &mut past.metrics) {
         metric.better = criteria.better(metric).unwrap_or(metric.better);
     }
-    Ok(learned_of_metrics(&past, &directed(reading, criteria)))
+    Ok(match fixed {
+        Some(fixed) => fixed.over(&past),
+        None if is_table => learned(&past),
+        None => learned_of_metrics(&past, &directed(reading, criteria)),
+    })
 }
 
 impl Fixed {
     fn over(self, past: &[Past]) -> Own {
         let Self { baseline, pin } = self;
+        let baseline = baseline.with_fleets();
         // A pin replaces the earlier history, which starts at the pinned run.
         let at = pin.as_ref().and_then(|pin| past.iter().position(|past| past.run == pin.run.as_str()));
         let since = &past[at.map_or(0, |at| at + 1)..];
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
-        Own { baseline: Some(baseline), earlier, pin, ..Own::default() }
+        let earlier_metrics = baseline.fleet_levels(since.iter().map(|past| &past.metrics[..]));
+        Own { baseline: Some(baseline), earlier, earlier_metrics, pin, ..Own::default() }
     }
 }
 
@@ -122,38 +126,68 @@ fn learned(past: &[Past]) -> Own {
     let reasons = left_out(&healthy[range.clone()], &out);
     let reasons = reasons.into_iter().collect();
     // The later runs of the baseline passed before its level was known: a change among them is still one.
-    Own { baseline: Some(baseline), earlier, defining_runs: Some(FEWEST), pin: None, reasons }
+    Own { baseline: Some(baseline), earlier, defining_runs: Some(FEWEST), reasons, ..Own::default() }
 }
 
-/// Learns from the oldest passed runs that measured the same values of the same subjects as this one: a scheduler may choose
-/// other nodes for each run.
-fn learned_of_metrics(past: &[Past], reading: &Reading) -> Own {
-    let keys = |metrics: &[Metric]| -> BTreeSet<_> {
-        let judged = metrics.iter().filter(|metric| metric.value.is_some() && metric.better != Better::None);
-        let place = |subject: &Subject| Subject { serial: None, bus_id: None, ..subject.clone() };
-        judged.map(|it| (it.name.clone(), it.unit.clone(), it.labels.clone(), place(&it.subject))).collect()
+/// Learns each value of this run from the oldest passed runs that have it too: a scheduler may choose other nodes for each run. The runs
+/// have the setup of the oldest ones, if at least [`FEWEST`] of them have it.
+fn learned_of_metrics(past: &[Past], current: &Reading) -> Own {
+    let passed: Vec<_> =
+        past.iter().enumerate().filter(|(_, it)| it.verdict == Some(Verdict::Pass)).collect();
+    let of_setup = |(_, first): &(usize, &Past)| -> Vec<(usize, &Past)> {
+        let setup = Fingerprint(first.fingerprint.clone());
+        let same = |other: &Past| setup.differences(&Fingerprint(other.fingerprint.clone())).next().is_none();
+        passed.iter().filter(|(_, other)| same(other)).copied().collect()
     };
-    let wanted = keys(&reading.metrics);
-    let same = |past: &&Past| past.verdict == Some(Verdict::Pass) && keys(&past.metrics) == wanted;
-    let healthy: Vec<_> = past.iter().filter(same).take(MAX_RUNS as usize).collect();
-    if healthy.len() < FEWEST {
-        return Own::default();
-    }
-    let readings: Vec<_> = healthy
-        .iter()
-        .map(|past| Reading {
-            ended: LogEnd::Complete,
-            format: reading.format.clone(),
-            metrics: past.metrics.clone(),
-            ..Reading::default()
-        })
-        .collect();
-    let of = |(past, reading): (&&Past, _)| Healthy {
+    let healthy = passed.iter().map(of_setup).find(|runs| runs.len() >= FEWEST);
+    let Some(healthy) = healthy else { return Own::default() };
+    let readings: Vec<_> = healthy.iter().map(|(_, past)| reading_of_metrics(past, current)).collect();
+    let of = |((_, past), reading): (&(usize, &Past), _)| Healthy {
         reading,
         fingerprint: Fingerprint(past.fingerprint.clone()),
     };
     let runs: Vec<_> = healthy.iter().zip(&readings).map(of).collect();
-    Own { baseline: learn(&runs).ok(), ..Own::default() }
+    let Ok(Paired { baseline, runs, missing }) = learn_paired(&runs, current, (FEWEST, MAX_RUNS as usize))
+    else {
+        return Own::default();
+    };
+    let reasons = without_past(&missing, baseline.metrics.len()).into_iter().collect();
+    // A comparison of less than half of the values is no comparison with the cluster's past.
+    if runs == 0 || missing.len() > baseline.metrics.len() {
+        return Own { reasons, ..Own::default() };
+    }
+    let (last, _) = healthy[runs - 1];
+    let earlier_metrics = baseline.fleet_levels(past[last + 1..].iter().map(|past| &past.metrics[..]));
+    let defining_runs = Some(FEWEST);
+    Own { baseline: Some(baseline), earlier_metrics, defining_runs, reasons, ..Own::default() }
+}
+
+/// Maximum number of values named in a reason.
+const NAMED: usize = 8;
+
+/// States the values of this run that too few earlier runs have.
+fn without_past(missing: &[String], learned: usize) -> Option<Reason> {
+    let named = missing.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    let more = match missing.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let text = format!(
+        "{} of {} have fewer than {FEWEST} passed runs and are not compared with their past: {named}{more}",
+        missing.len(),
+        count((missing.len() + learned) as u64, "value")
+    );
+    let weighs = Verdict::Pass;
+    (!missing.is_empty()).then(|| Reason { code: "PAST_INCOMPLETE".to_owned(), weighs, text })
+}
+
+fn reading_of_metrics(past: &Past, current: &Reading) -> Reading {
+    Reading {
+        ended: LogEnd::Complete,
+        format: current.format.clone(),
+        metrics: past.metrics.clone(),
+        ..Reading::default()
+    }
 }
 
 /// Names the runs dropped from the baseline.
@@ -193,5 +227,146 @@ fn reading(past: &Past) -> Reading {
         first_error: None,
         tables: vec![past.table.clone()],
         ..Reading::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{
+        Attempt, MetricCriterion, RunId, VerdictReached,
+        metric::{Better, Metric, Scope},
+    };
+    use verdict::{Clues, Judgement, RunEvidence, Standard};
+    use warehouse::{Load, memory::Memory};
+
+    use super::*;
+
+    /// A run with one value of each of these nodes.
+    fn run(nodes: &[u32], factor: f64) -> Reading {
+        let metric = |node: &u32| Metric {
+            name: "hpl.gflops".into(),
+            unit: "GB/s".into(),
+            better: Better::Higher,
+            scope: Scope::Node,
+            subject: model::metric::Subject { node: Some(format!("n{node}").into()), ..Default::default() },
+            labels: Default::default(),
+            value: Some((100_000.0 + f64::from(*node)) * factor),
+            resolution: Some(1.0),
+            unmeasurable: None,
+            line: 1,
+        };
+        let metrics = nodes.iter().map(metric).collect();
+        Reading { ended: LogEnd::Complete, format: Some("hpl".to_owned()), metrics, ..Reading::default() }
+    }
+
+    fn fingerprint(driver: &str) -> Fingerprint {
+        Fingerprint([("driver".to_owned(), driver.to_owned())].into())
+    }
+
+    /// Earlier runs, each with its verdict.
+    async fn history(runs: &[(Reading, Verdict, &str)]) -> Memory {
+        let history = Memory::default();
+        for (at, (reading, verdict, driver)) in (1..).zip(runs) {
+            let id: RunId = format!("night-{at}").parse().unwrap();
+            let mut load = Load::of(&id, ("nightly", None), Attempt::FIRST, Some(Timestamp::from_millis(at)));
+            load.log("1/node.log", reading);
+            let setup = fingerprint(driver);
+            let reached = VerdictReached {
+                verdict: *verdict,
+                reasons: Vec::new(),
+                criteria: "c".to_owned(),
+                baseline: None,
+                fingerprint: setup.0.clone(),
+                log_sha256: None,
+                suspects: Vec::new(),
+                object: "o".to_owned(),
+                measurements: None,
+            };
+            history.load(id.as_str(), &load.judged(Some(&reached), &setup.identity())).await.unwrap();
+        }
+        history
+    }
+
+    async fn judged(history: &Memory, reading: &Reading) -> (Own, Judgement) {
+        let floor =
+            MetricCriterion { metric: "hpl.gflops".to_owned(), floor: Some(1.0), ..Default::default() };
+        let criteria = Criteria { metrics: vec![floor], ..Criteria::named("nightly") };
+        let of = ("nightly", &fingerprint("1"), Some(Timestamp::from_millis(1_000)));
+        let own = own(history, &criteria, None, of, reading).await.unwrap();
+        let standard = Standard {
+            criteria: Some(&criteria),
+            baseline: own.baseline.as_ref(),
+            earlier_metrics: &own.earlier_metrics,
+            defining_runs: own.defining_runs,
+            learned: &own.reasons,
+            ..Standard::default()
+        };
+        let judgement = verdict::judge(&RunEvidence::of(reading, &Clues::default()), &standard);
+        (own, judgement)
+    }
+
+    fn reason<'a>(judgement: &'a Judgement, code: &str) -> Option<&'a str> {
+        let found = judgement.reasons.iter().find(|reason| reason.code == code);
+        found.map(|reason| reason.text.as_str())
+    }
+
+    const NODES: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+    #[tokio::test]
+    async fn a_lasting_change_of_a_metric_since_the_baseline_fails() {
+        let night = |level: f64, verdict| (run(&NODES, level), verdict, "1");
+        let mut runs: Vec<_> = (0..24).map(|_| night(1.0, Verdict::Pass)).collect();
+        runs.extend((0..4).map(|_| night(0.985, Verdict::Fail)));
+        let (own, judgement) = judged(&history(&runs).await, &run(&NODES, 0.985)).await;
+        assert_eq!((own.baseline.unwrap().runs, own.earlier_metrics.len()), (20, 8));
+        assert_eq!(judgement.verdict, Verdict::Fail, "{:?}", judgement.reasons);
+        assert!(
+            reason(&judgement, "DRIFTED")
+                .unwrap()
+                .starts_with("in the last 5 runs hpl.gflops is 1.5 % worse")
+        );
+        // The same run after 24 healthy ones is a single run.
+        let (_, judgement) = judged(&history(&runs[..24]).await, &run(&NODES, 0.985)).await;
+        assert_eq!((judgement.verdict, reason(&judgement, "DRIFTED")), (Verdict::Pass, None));
+    }
+
+    #[tokio::test]
+    async fn nodes_that_a_scheduler_chose_again_are_compared_with_their_own_past() {
+        // Each run has seven of the nodes, and one that only it has.
+        let runs: Vec<_> = (0..10u32)
+            .map(|night| {
+                let mut nodes: Vec<u32> = NODES.iter().copied().filter(|node| *node != night % 8).collect();
+                nodes.push(100 + night);
+                (run(&nodes, 1.0), Verdict::Pass, "1")
+            })
+            .collect();
+        let history = history(&runs).await;
+        let (own, judgement) = judged(&history, &run(&[0, 1, 2, 3, 50], 0.9)).await;
+        assert_eq!(own.baseline.unwrap().metrics.len(), 4);
+        assert!(reason(&judgement, "WORSE_THAN_BASELINE").is_some(), "{:?}", judgement.reasons);
+        assert_eq!(
+            reason(&judgement, "PAST_INCOMPLETE"),
+            Some(
+                "1 of 5 values have fewer than 5 passed runs and are not compared with their past: hpl.gflops of node n50"
+            )
+        );
+        // Less than half of the values have a past.
+        let (own, judgement) = judged(&history, &run(&[0, 50, 51], 1.0)).await;
+        assert!(own.baseline.is_none());
+        assert!(
+            reason(&judgement, "PAST_INCOMPLETE").unwrap().starts_with("2 of 3 values"),
+            "{:?}",
+            judgement.reasons
+        );
+    }
+
+    #[tokio::test]
+    async fn a_baseline_is_of_the_first_setup_with_enough_runs() {
+        let of = |count, driver| (0..count).map(move |_| (run(&NODES, 1.0), Verdict::Pass, driver));
+        let runs: Vec<_> = of(3, "0").chain(of(6, "1")).collect();
+        let (own, judgement) = judged(&history(&runs).await, &run(&NODES, 0.9)).await;
+        let baseline = own.baseline.unwrap();
+        assert_eq!((baseline.runs, baseline.fingerprint.get("driver")), (6, Some("1")));
+        assert!(reason(&judgement, "WORSE_THAN_BASELINE").is_some());
     }
 }

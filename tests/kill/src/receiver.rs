@@ -141,6 +141,7 @@ pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) ->
         baseline: None,
         fingerprint: BTreeMap::new(),
         log_sha256: None,
+        suspects: Vec::new(),
         object: "nowhere".to_owned(),
         measurements: None,
     };

@@ -116,6 +116,7 @@ pub fn verdict(verdict: Verdict) -> Fact {
         baseline: None,
         fingerprint: Default::default(),
         log_sha256: None,
+        suspects: Vec::new(),
         object: "v".into(),
         measurements: None,
     })

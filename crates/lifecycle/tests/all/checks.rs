@@ -227,6 +227,16 @@ fn search(book: &Book) -> NodeSearch {
     searches.next().expect("a search is owed")
 }
 
+#[test]
+fn the_search_after_a_check_begins_with_the_suspects_of_its_verdict() {
+    let mut book = ready(Workflow { locate: Some(Locate::default()), ..with_checks(&["", ""]) });
+    feed(&mut book, A, measured());
+    let Fact::VerdictReached(mut reached) = verdict(Verdict::Fail) else { panic!("a verdict") };
+    reached.suspects = vec![VerdictSuspect { node: "n2".to_owned(), evidence: vec!["XID_79".to_owned()] }];
+    feed(&mut book, A, [Fact::VerdictReached(reached)]);
+    assert_eq!(search(&book).suspected, ["n2"]);
+}
+
 /// Measures a check whose verdict is a fail. Returns its search.
 fn failed_check(book: &mut Book, check: CheckIndex) -> NodeSearch {
     feed(book, check, measured());

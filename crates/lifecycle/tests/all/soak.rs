@@ -1,7 +1,7 @@
 //! Runs that repeat their checks.
 
 use crate::support::*;
-use lifecycle::{SoakEnd, fold};
+use lifecycle::{SoakEnd, fold, last_loads};
 use model::*;
 
 /// Two checks, the second of which needs the first.
@@ -184,8 +184,13 @@ fn a_cancel_stops_the_job_and_keeps_the_verdicts_of_earlier_rounds() {
     let cancel = CancelRequested { by: "somebody".into(), reason: "test".into() };
     book.feed(1, Fact::CancelRequested(cancel));
     assert!(book.owes().contains(&"job.c3a1.cancel".to_owned()), "{:?}", book.owes());
+    assert_eq!(last_loads(&book.state), [], "the run is not closed");
     finish(&mut book);
     assert_eq!(book.conclusion(), Some("cancelled"));
+    // No measurement of the judged rounds is lost.
+    let loads: Vec<_> = last_loads(&book.state).into_iter().map(|load| load.id.to_string()).collect();
+    assert_eq!(loads.len(), 2, "{loads:?}");
+    assert!(loads[0].ends_with("results.1.start") && loads[1].ends_with("results.c2a1.start"), "{loads:?}");
     assert_eq!(book.state.rounds_passed(CheckIndex(0)), Some(1));
 }
 

@@ -47,6 +47,11 @@ impl Sources {
         self.0.get(source).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether the probe stated that the source did not respond in time. Sources of nvidia-smi and the kernel log have no valid line then.
+    fn is_late(&self, source: &str) -> bool {
+        self.of(source).first().is_some_and(|line| line.text.starts_with("no response within "))
+    }
+
     /// Whether the last line was printed, so that no source is cut.
     fn is_complete(&self) -> bool {
         !self.of("end").is_empty()
@@ -78,7 +83,7 @@ struct Snapshot<'a> {
     link_errors: Option<LinkErrors>,
     replays: Option<Replays>,
     kernel: Option<&'a [EvidenceLine]>,
-    ports: Ports,
+    ports: Option<Ports>,
 }
 
 impl<'a> Snapshot<'a> {
@@ -130,8 +135,12 @@ impl<'a> Snapshot<'a> {
             replays = counters.map_err(|why| state("PCIe counters", why)).ok().flatten();
         }
         let kernel = kernel::readable(sources.of("kernel")).map_err(|why| state("kernel log", why)).ok();
-        let ports = Ports::of(sources.of("ports"));
-        ports.missing(devices).into_iter().for_each(|(what, why)| state(&what, why));
+        for late in ["ports", "settings"].into_iter().filter(|source| sources.is_late(source)) {
+            state(late, sources.of(late)[0].text.clone());
+        }
+        let ports = (!sources.is_late("ports")).then(|| Ports::of(sources.of("ports")));
+        let parts = ports.iter().flat_map(|ports| ports.missing(devices));
+        parts.for_each(|(what, why)| state(&what, why));
         Some(Self { gpus, links, link_errors, replays, kernel, ports })
     }
 }
@@ -190,5 +199,7 @@ fn compare(before: &Snapshot<'_>, after: &Snapshot<'_>, gpus: &Gpus, changes: &m
     if let (Some(before), Some(after)) = (before.kernel, after.kernel) {
         kernel::compare(before, after, gpus, changes);
     }
-    before.ports.compare(&after.ports, changes);
+    if let (Some(before), Some(after)) = (&before.ports, &after.ports) {
+        before.compare(after, changes);
+    }
 }

@@ -343,6 +343,43 @@ fn unreadable_ports_are_reported_as_missing() {
     assert_eq!(node(&refused).missing, [format!("ports after the job: {denied}")]);
 }
 
+/// The lines of the probe if a source has not ended in time.
+#[test]
+fn a_source_that_did_not_respond_in_time_is_reported_as_missing() {
+    let load = log("h100-load");
+    let late = |source: &str| -> Vec<String> {
+        let mark = format!(" after {source} ");
+        let other: String =
+            load.lines().filter(|line| !line.contains(&mark)).map(|line| line.to_owned() + "\n").collect();
+        let late = with_line(&other, "after", source, "no response within 1.5 s");
+        node(&late).missing
+    };
+    for (source, part) in [
+        ("gpus", "GPUs"),
+        ("links", "NVLinks"),
+        ("link_errors", "NVLink errors"),
+        ("pcie", "PCIe counters"),
+        ("kernel", "kernel log"),
+        ("ports", "ports"),
+    ] {
+        let expected = format!("{part} after the job: no response within 1.5 s");
+        assert!(late(source).contains(&expected), "{source}: {:?}", late(source));
+    }
+    let settings = with_line(
+        &load.replace(" before settings ", " before other "),
+        "before",
+        "settings",
+        "no response within 1.5 s",
+    );
+    assert_eq!(node(&settings).missing, ["settings before the job: no response within 1.5 s"]);
+    // A port before the job is not one that went down if the ports after it are unknown.
+    let port = "/sys/class/infiniband/mlx5_3/ports/1";
+    let mut up = with_line(&load, "before", "ports", &format!("{port}/state:4: ACTIVE"));
+    up = with_line(&up, "before", "ports", &format!("{port}/rate:400 Gb/sec (4X NDR)"));
+    up = with_line(&up, "after", "ports", "no response within 1.5 s");
+    assert!(findings(&up).iter().all(|finding| !format!("{finding:?}").contains("PORT_DOWN")));
+}
+
 #[test]
 fn nvidia_smi_without_output_after_the_job_is_a_finding() {
     let load = log("h100-load");

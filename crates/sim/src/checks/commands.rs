@@ -48,7 +48,11 @@ fn pending(states: &[lifecycle::RunState]) -> PendingCommands {
     for (records, state) in (1..).zip(states) {
         let ever = [i64::MIN / 4, i64::MAX / 4].map(Timestamp::from_millis);
         let owed = ever.into_iter().flat_map(|now| lifecycle::owed(state, now));
-        for command in owed.map(|obligation| obligation.command).chain(lifecycle::checkup(state)) {
+        for command in owed
+            .map(|obligation| obligation.command)
+            .chain(lifecycle::checkup(state))
+            .chain(lifecycle::last_loads(state))
+        {
             let known = commands.entry(command.id.clone()).or_default();
             if !known.iter().any(|(_, pending)| *pending == command) {
                 known.push((records, command));

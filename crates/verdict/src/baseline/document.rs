@@ -41,6 +41,47 @@ pub struct Baseline {
     /// Healthy values of the metrics of benchmarks other than nccl-tests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricBaseline>,
+    /// Each of these metrics over all its subjects. Empty in a baseline of an older version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fleets: Vec<MetricFleet>,
+}
+
+/// A metric over all its subjects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricFleet {
+    /// Name, unit and labels of the metric.
+    #[serde(flatten)]
+    pub key: FleetKey,
+    /// Level of each run of the baseline, oldest first: the median over all subjects of the excess over the subject's healthy value in
+    /// the worse direction, relative. Null: the run did not measure the metric.
+    #[serde(default)]
+    pub levels: Vec<Option<f64>>,
+    /// The two levels between which the subjects change, if the runs have two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiers: Option<Tiers>,
+}
+
+/// Fields in which the values of all subjects of a metric agree.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct FleetKey {
+    /// Name of the metric, such as `gemm.throughput`.
+    pub name: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// Direction of improvement.
+    pub better: Better,
+    /// Labels by name, such as `dtype`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Two levels of a metric, both healthy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tiers {
+    /// Median of the values at the lower level, in the metric's unit.
+    pub lower: f64,
+    /// Median of the values at the upper level, in the metric's unit.
+    pub upper: f64,
 }
 
 /// Healthy values of a metric of one subject.
@@ -50,7 +91,7 @@ pub struct MetricBaseline {
     /// values of the old one.
     #[serde(flatten)]
     pub key: MetricKey,
-    /// Median over the runs, in the metric's unit.
+    /// Median over the runs, in the metric's unit. With two tiers: at the level of most runs.
     pub value: f64,
     /// Robust standard deviation over the runs, relative to the median.
     pub spread: f64,

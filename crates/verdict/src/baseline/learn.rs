@@ -7,7 +7,7 @@ use model::measurement::{LogEnd, Reading, Table};
 use super::document::{Baseline, BaselinePoint, LEAST_SPREAD, Region, SizeKey, halves, regions};
 use crate::{
     fingerprint::Fingerprint,
-    metrics,
+    metrics::{self, LearnedMetrics},
     repeat::{self, RepeatGroup, RepeatLevel},
     statistics::{deviation, median},
     table::one_rank,
@@ -98,17 +98,50 @@ fn of_metrics(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
     }
     let fingerprint = common_fingerprint(runs)?;
     let readings: Vec<_> = runs.iter().map(|run| run.reading).collect();
-    let metrics = metrics::learn(&readings).map_err(|(log, field)| Unlearnable::Mixed { log, field })?;
-    Ok(Baseline {
+    let learned = metrics::learn(&readings).map_err(|(log, field)| Unlearnable::Mixed { log, field })?;
+    Ok(without_curve(fingerprint, runs.len(), learned))
+}
+
+fn without_curve(fingerprint: Fingerprint, runs: usize, learned: LearnedMetrics) -> Baseline {
+    let LearnedMetrics { metrics, fleets } = learned;
+    Baseline {
         schema: "burnin/baseline/v1".to_owned(),
         fingerprint,
-        runs: u32::try_from(runs.len()).unwrap_or(u32::MAX),
+        runs: u32::try_from(runs).unwrap_or(u32::MAX),
         plateau_spread: 0.0,
         levels: Vec::new(),
         repeats_within: None,
         points: Vec::new(),
         metrics,
-    })
+        fleets,
+    }
+}
+
+/// A baseline of the values that a run and the runs before it have in common.
+#[derive(Clone, Debug)]
+pub struct Paired {
+    /// The baseline of these values; it may have none.
+    pub baseline: Baseline,
+    /// Number of runs, from the first one, that the baseline was learned from.
+    pub runs: usize,
+    /// Values of the run that too few of the earlier runs have, for display.
+    pub missing: Vec<String>,
+}
+
+/// Learns the metrics that `current` has in common with at least `fewest` healthy runs, each from its `most` oldest runs: a scheduler
+/// may choose other nodes for each run.
+///
+/// # Errors
+/// Returns an error if the runs are not comparable.
+pub fn learn_paired(
+    runs: &[Healthy<'_>],
+    current: &Reading,
+    (fewest, most): (usize, usize),
+) -> Result<Paired, Unlearnable> {
+    let fingerprint = common_fingerprint(runs)?;
+    let readings: Vec<_> = runs.iter().map(|run| run.reading).collect();
+    let (learned, used, missing) = metrics::learn_paired(&readings, current, (fewest, most));
+    Ok(Paired { baseline: without_curve(fingerprint, used, learned), runs: used, missing })
 }
 
 /// The fields of all runs. A field that several runs contain must have the same value in all of them.
@@ -174,6 +207,7 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnab
         repeats_within: None,
         points,
         metrics: Vec::new(),
+        fleets: Vec::new(),
     };
     let level = |(run, table): (usize, &&Table)| {
         Some(RepeatLevel { run, slower: baseline.level(table)?, busbw: baseline.plateau_busbw(table) })

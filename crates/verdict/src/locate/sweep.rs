@@ -56,20 +56,46 @@ pub enum SweepOutcome {
 /// First every member runs with two or three others: a pair of two bad members does not stand out. Then
 /// doubtful members run with good ones, a bad pair of two good members is repeated, and finally each suspect
 /// runs again.
+///
+/// `suspected`: members with evidence from outside the sweep, such as a hardware finding. In the first round they run with other members,
+/// and if a pair with one of them is degraded, the sweep needs no further round of all members. More than a quarter of the members
+/// have no effect.
 /// Deterministic: the same outcomes, in the same order, give the same pairs.
 #[must_use]
 pub fn next_pairs(
     members: &[String],
+    suspected: &[String],
     tried: &[Tried],
     options: &PairOptions,
     tests: usize,
 ) -> Vec<(String, String)> {
-    let mut pairs = first_pairs(members, tried.len());
+    let (first, others): (Vec<_>, Vec<_>) =
+        members.iter().cloned().partition(|member| suspected.contains(member));
+    let has_prior = !first.is_empty() && 4 * first.len() <= members.len();
+    // With an odd number, the first member pauses in the first round.
+    let (pausing, paired) = others.split_at(others.len().min(1));
+    let order = if has_prior { [pausing, &first, paired].concat() } else { members.to_vec() };
+    let suspected = first.iter().map(String::as_str).filter(|_| has_prior).collect();
+    let round = first_pairs(&order, 0).len();
+    let is_explained = tried.len() >= round && explains(&suspected, &tried[..round], options);
+    let mut pairs = if is_explained { Vec::new() } else { first_pairs(&order, tried.len()) };
     if pairs.is_empty() {
         pairs = doubtful_pairs(members, tried, options);
     }
     pairs.truncate(tests.saturating_sub(tried.len()));
     pairs
+}
+
+/// Whether pairs of the first round with a suspected member are degraded, and not many more of the others than by wrong outcomes. Those
+/// run again in any case.
+fn explains(suspected: &BTreeSet<&str>, round: &[Tried], options: &PairOptions) -> bool {
+    let results = results(round);
+    let limit = options.limit(&results);
+    let has_suspect = |result: &&PairResult| suspected.contains(&*result.a) || suspected.contains(&*result.b);
+    let degraded = results.iter().filter(|result| !is_good(result, limit));
+    let (expected, others): (Vec<_>, Vec<_>) = degraded.partition(has_suspect);
+    let most = 1.0 + 2.0 * options.noise * results.len() as f64;
+    !expected.is_empty() && others.len() as f64 <= most
 }
 
 /// Evaluates all pairs of these members. A member without a measured pair is unknown.

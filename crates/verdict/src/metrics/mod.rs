@@ -6,6 +6,7 @@
 mod baseline;
 mod bounds;
 mod findings;
+mod fleet;
 mod hardware;
 mod library;
 mod measured;
@@ -14,6 +15,7 @@ mod peers;
 mod place;
 mod shift;
 mod suspects;
+mod tiers;
 
 use std::{
     borrow::Cow,
@@ -26,7 +28,7 @@ use model::{
     metric::{Better, Metric, Subject},
 };
 
-pub(crate) use baseline::{learn, unfit};
+pub(crate) use baseline::{LearnedMetrics, learn, learn_paired, unfit};
 pub use library::{DeviceReference, REFERENCES};
 
 use crate::{
@@ -88,8 +90,9 @@ pub(crate) fn judge(
     }
     statements(reading, criteria, &mut found);
     if let Some(learned) = standard.baseline {
-        baseline::judge(reading, &by_name, (learned, criteria), &fingerprint, &mut found);
+        baseline::judge(reading, &by_name, (learned, criteria, standard), &fingerprint, &mut found);
     }
+    found.reasons.extend(standard.learned.iter().cloned());
     bounded(reading, criteria, standard, &mut found);
     if found.reasons.iter().all(|reason| reason.weighs == Verdict::Pass) {
         found.add(Verdict::Pass, "METRICS_GOOD", good(reading));

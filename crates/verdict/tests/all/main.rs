@@ -8,6 +8,7 @@ mod locate_pairs;
 mod locate_plan;
 mod locate_processes;
 mod locate_sweep;
+mod metric_history;
 mod metrics;
 mod minimums;
 mod references;

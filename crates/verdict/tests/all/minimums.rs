@@ -9,13 +9,15 @@ use verdict::minimum::{MINIMUMS, MINIMUMS_DATE};
 const INTRODUCTION: &str = "\
 # Minimum versions
 
-`burnin audit` compares the versions in the [hardware evidence](VERDICT.md#hardware-evidence) of the nodes, and the version of NCCL in the
-logs, with this list. A version in an affected range is below the minimum, and the exit code is 1; the range includes its first version
+`burnin audit` compares the versions in the [hardware evidence](VERDICT.md#hardware-evidence) of the nodes, and the version of NCCL that a
+log states, with this list. A version in an affected range is below the minimum, and the exit code is 1; the range includes its first version
 and not its last. If a source does not state the first affected version, the range begins with the branch of the fixed version. All entries
 for a version are printed. A text that is not a version is printed as such, and the exit code is 2 unless it is 1 for another
 reason. The evidence has no version of a component that the node does not have, or that the job cannot read.
 
 - *NVIDIA driver*: the kernel module of the GPUs.
+- *NCCL*: the `libnccl.so.2` that a program on the node loads, and the version that nccl-tests print. The version is that of the file's name, or
+  of the text in the library.
 - *NVIDIA Container Toolkit*: `nvidia-ctk` on the host of the job.
 - *mlx5_core of OFED*: the version of the kernel module. The module that is part of the kernel has no version, and is not compared.
 - *ConnectX and BlueField firmware*: without the first number, which identifies the device: 28.43.8002 is 43.8002 of a ConnectX-7. Other devices

@@ -148,6 +148,46 @@ async fn a_file_without_metrics_is_extended_and_keeps_its_rows() {
     assert_eq!(file.query_row(views, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
 }
 
+/// The states of the table in `run_index::nodes`.
+#[tokio::test]
+async fn the_view_of_nodes_has_the_states_of_burnin_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("warehouse.sqlite");
+    let warehouse = Sqlite::open(&path).unwrap();
+    let nights = [
+        ("n1", ["suspected", "passed"].as_slice(), "good"),
+        ("n2", &["passed", "drained", "retest_passed"], "drained"),
+        ("n3", &["drained", "retest_failed"], "failed_again"),
+        ("n4", &["drained", "returned", "passed"], "returned"),
+        ("n5", &["drained", "passed", "suspected"], "failed_again"),
+        ("n6", &["passed", "suspected", "retest_failed"], "suspected"),
+        ("n7", &["passed"], "good"),
+    ];
+    for (node, results, _) in nights {
+        for (at, result) in (1..).zip(results) {
+            let run = format!("{node}-{at}");
+            let requested_at = Some(Timestamp::from_millis(at));
+            let row = NodeResultRow { result: (*result).into(), requested_at, ..node_result(&run, node) };
+            let load = Load { node_results: vec![row], ..Load::default() };
+            warehouse.load(&format!("{run}.nodes"), &load).await.unwrap();
+        }
+    }
+    let file = rusqlite::Connection::open(&path).unwrap();
+    let mut states = file.prepare("SELECT node, state, result FROM nodes_latest ORDER BY node").unwrap();
+    let states: Vec<(String, String, String)> = states
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let expected: Vec<_> = nights
+        .iter()
+        .map(|(node, results, state)| {
+            ((*node).to_owned(), (*state).to_owned(), (*results.last().unwrap()).to_owned())
+        })
+        .collect();
+    assert_eq!(states, expected);
+}
+
 fn node_result(run: &str, node: &str) -> NodeResultRow {
     NodeResultRow {
         run: run.into(),

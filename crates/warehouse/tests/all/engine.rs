@@ -266,14 +266,19 @@ async fn views_have_descriptions() {
             result("n-1", 1_000, None, "n4", "drained"),
         ],
         vec![result("n-2", 2_000, Some("hall"), "n3", "returned")],
+        vec![
+            result("n-3", 3_000, Some("hall"), "n3", "suspected"),
+            result("n-3", 3_000, Some("hall"), "n5", "suspected"),
+        ],
+        vec![result("n-4", 4_000, Some("hall"), "n5", "passed")],
     ];
     for node_results in results {
         let load = format!("{}.nodes", node_results[0].run);
         bigquery.load(&load, &Load { node_results, ..Load::default() }).await.unwrap();
     }
     assert_eq!(
-        cells(select("cluster, node, result, run", "nodes_latest", "node").await),
-        ["hall n3 returned n-2"]
+        cells(select("cluster, node, state, result, run", "nodes_latest", "node").await),
+        ["hall n3 failed_again suspected n-3", "hall n5 good passed n-4"]
     );
 
     // A cluster of the second run reappeared after the end: those hours count once.

@@ -299,6 +299,31 @@ fn the_shipped_suites_run_on_every_existing_kind_of_cluster() {
     }
 }
 
+/// Pairs of nodes run at the same time, so they collect no evidence.
+#[test]
+fn the_suites_of_nights_and_acceptance_require_evidence_of_each_node() {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/slurm.yaml");
+    for suite in ["nightly", "acceptance"] {
+        let mut document = fs::read_to_string(&file).unwrap();
+        let at = document.find("\nbenchmark:").unwrap();
+        let end = document[at + 1..].find("\n\n").map_or(document.len(), |end| at + 1 + end);
+        document.replace_range(at..end, &format!("\nsuite: suites/{suite}.yaml\n"));
+        let document = workflow::YamlDocument::parse(&file.display().to_string(), &document).unwrap();
+        let setting = ["checks.memory.criteria=../criteria/gpu-memory.yaml".parse().unwrap()];
+        for settings in [&[][..], &setting] {
+            let resolved = workflow::resolve_document(document.clone(), &file, None, settings, None).unwrap();
+            for check in &resolved.workflow.checks {
+                let expected = match check.name.as_str() {
+                    "pairs" => model::EvidenceRule::Off,
+                    "memory" if !settings.is_empty() => model::EvidenceRule::Judged,
+                    _ => model::EvidenceRule::Required,
+                };
+                assert_eq!(check.benchmark.criteria.evidence, expected, "{suite}: {}", check.name);
+            }
+        }
+    }
+}
+
 #[test]
 fn options_of_nccl_tests_are_typed_and_checks_are_repeated() {
     let with = |collective: &str, extra: &str| {

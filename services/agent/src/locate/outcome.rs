@@ -137,6 +137,7 @@ mod tests {
             retest: None,
             drains_left: None,
             drained: Vec::new(),
+            suspected: Vec::new(),
         }
     }
 

@@ -239,6 +239,7 @@ fn search(count: usize, locate: Locate) -> NodeSearch {
         retest: None,
         drains_left: None,
         drained: Vec::new(),
+        suspected: Vec::new(),
     }
 }
 
@@ -312,6 +313,21 @@ async fn the_bad_node_is_located_with_its_drain_command() {
         let released = world.paper.released.lock().unwrap();
         assert!(world.paper.jobs.lock().unwrap().keys().all(|pair| released.contains(pair)), "{released:?}");
     }
+}
+
+/// The program printed the name of the host with its domain.
+#[tokio::test]
+async fn a_node_that_the_verdict_suspects_is_located_with_half_of_the_pairs() {
+    let tests = async |suspected: &[&str]| {
+        let world = LocatedJob::new(PairsScheduler { bad: ["n7"].into(), ..PairsScheduler::default() });
+        let suspected = suspected.iter().map(|host| (*host).to_owned()).collect();
+        let suspects = world.located(&NodeSearch { suspected, ..search(24, Locate::default()) }).await;
+        assert_eq!(named(&suspects), ["n7"]);
+        suspects.tests
+    };
+    let (without, with) = (tests(&[]).await, tests(&["n7.lab.example"]).await);
+    assert!(with <= without / 2 + 3, "{with} of {without}");
+    assert!(tests(&["n2"]).await <= without + 2);
 }
 
 /// A node that is lost during its pairs is bad. A node whose pairs are preempted or cannot be placed is not.

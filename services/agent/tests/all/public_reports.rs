@@ -250,6 +250,7 @@ async fn drained(reported: &Job) -> Vec<String> {
         retest: None,
         drains_left: None,
         drained: Vec::new(),
+        suspected: Vec::new(),
     };
     let id = CommandId {
         run: "lab-1".parse().unwrap(),

@@ -3,6 +3,7 @@
 use crate::support::*;
 use model::*;
 use service::{Clock, Disposition, Event, Handler};
+use test_support::good_run;
 
 #[tokio::test]
 async fn a_successful_run_writes_twelve_records_and_sends_each_command_once() {
@@ -311,4 +312,47 @@ async fn a_repeated_fact_does_not_republish_the_end() {
     conductor.tick().await.unwrap();
     assert_eq!(world.bus.closings().len(), 1, "the tick publishes an end that could not be published before");
     assert_eq!(world.hints().await, []);
+}
+
+/// Results of the nodes n0 and n1 of an existing cluster, after a run with this verdict and these suspects.
+async fn node_results(reached: Verdict, suspects: &[(&str, &str)]) -> Vec<NodeResult> {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    let existing = ClusterSpec::Existing { name: "hall".into(), system: System::processes(2) };
+    let workflow = Workflow { cluster: Some(existing), ..workflow() };
+    feed(&conductor, [event("cli", good_run::requested(workflow))]).await;
+    let suspect = |(node, evidence): &(&str, &str)| VerdictSuspect {
+        node: (*node).to_owned(),
+        evidence: vec![(*evidence).to_owned()],
+    };
+    for fact in good_run::happy() {
+        let fact = match fact {
+            Fact::VerdictReached(it) => Fact::VerdictReached(VerdictReached {
+                verdict: reached,
+                suspects: suspects.iter().map(suspect).collect(),
+                ..it
+            }),
+            Fact::ClusterDeleted(_) => continue,
+            fact => fact,
+        };
+        feed(&conductor, [event("worker", fact)]).await;
+    }
+    let [used] = &world.bus.used()[..] else { panic!("its usage is published once") };
+    assert_eq!(used.cluster.as_deref(), Some("hall"));
+    used.node_results.clone()
+}
+
+#[tokio::test]
+async fn the_results_of_nodes_name_the_suspects_of_the_verdict_and_the_nodes_that_passed() {
+    let result =
+        |node: &str, result, detail: &str| NodeResult { node: node.into(), result, detail: detail.into() };
+    // A program printed the name with a domain. Two reasons accuse the same node.
+    let suspects = [("n1.lab.example", "gpu 3: XID_79"), ("n1", "gemm")];
+    assert_eq!(
+        node_results(Verdict::Fail, &suspects).await,
+        [result("n1", NodeResultKind::Suspected, "gpu 3: XID_79; gemm")]
+    );
+    let passed = ["n0", "n1"].map(|node| result(node, NodeResultKind::Passed, ""));
+    assert_eq!(node_results(Verdict::Pass, &[]).await, passed);
+    assert_eq!(node_results(Verdict::Inconclusive, &[]).await, [], "no evidence about any node");
 }

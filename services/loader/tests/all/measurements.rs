@@ -85,6 +85,7 @@ async fn load_into(
         baseline: None,
         fingerprint: Default::default(),
         log_sha256: None,
+        suspects: Vec::new(),
         object: String::new(),
         measurements: file,
     };

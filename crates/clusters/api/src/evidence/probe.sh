@@ -1,17 +1,9 @@
 # Hardware evidence of this node before and after the command of the arguments, and the state of its GPUs during it. Read-only. Each
-# line is `burnin evidence: NODE MOMENT SOURCE TEXT`; the crate `measure` reads them. A source that does not answer is missing, and the
-# command runs anyway: a process in the driver of a broken GPU may ignore even SIGKILL, so every wait here has a timeout.
+# line is `burnin evidence: NODE MOMENT SOURCE TEXT`; the crate `measure` reads them. A probe takes at most 2 s: a source that does not
+# respond is missing, and the command runs anyway. A process in the driver of a broken GPU may ignore even SIGKILL, so every wait here
+# has a timeout.
 burnin_node=${BURNIN_NODE_NAME:-$(hostname)}
-# Prints lines of standard input until its end, or until SECONDS reaches $burnin_deadline.
-burnin_lines() {
-  local text left
-  while :; do
-    left=$((burnin_deadline - SECONDS))
-    IFS= read -r -t "$((left > 0 ? left : 0)).1" text || [[ -n $text ]] || break
-    printf 'burnin evidence: %s %s %s %s\n' "$burnin_node" "$1" "$2" "$text"
-  done
-}
-burnin_smi() { timeout -k 1 2 nvidia-smi "$@" 2>&1 || echo "nvidia-smi ended with status $?"; }
+burnin_smi() { timeout -k 1 1.4 nvidia-smi "$@" 2>&1 || echo "nvidia-smi ended with status $?"; }
 burnin_query() { burnin_smi "--query-gpu=$1" --format=csv,noheader,nounits; }
 burnin_gpus() {
   local fields=index,uuid,serial,pci.bus_id,name,driver_version,vbios_version,persistence_mode,ecc.mode.current,mig.mode.current,power.limit
@@ -41,10 +33,10 @@ burnin_ports() {
 }
 burnin_kernel() {
   local text refused=
-  text=$(timeout -k 1 2 dmesg 2>&1) || {
+  text=$(timeout -k 1 1.4 dmesg 2>&1) || {
     # Container images have no journalctl, so the error of dmesg is printed too.
     refused=${text%%$'\n'*}${text:+; }
-    text=$(timeout -k 1 2 journalctl -k -b --no-pager -o short-iso 2>&1)
+    text=$(timeout -k 1 1.4 journalctl -k -b --no-pager -o short-iso 2>&1)
   } || { printf 'unreadable %s\n' "$refused${text%%$'\n'*}"; return; }
   case $text in '' | *'-- No entries --'* | *'No journal files'*) printf 'unreadable %s\n' "${refused}the kernel log has no lines"; return ;; esac
   printf 'lines %d\n' "$(grep -c '' <<<"$text")"
@@ -89,13 +81,29 @@ burnin_dma_buf() {
   ! grep -qs ' ib_umem_dmabuf_get' "$symbols" || state=yes
   printf 'dma_buf/rdma=%s\n' "$state"
 }
+# Version of the NCCL that a program of this environment loads: in the name of the file, or in its text.
+burnin_nccl() {
+  local folder file='' version
+  local -a folders
+  IFS=: read -ra folders <<<"${LD_LIBRARY_PATH-}"
+  for folder in ${folders[@]+"${folders[@]}"}; do
+    [[ -z $folder || ! -e $folder/libnccl.so.2 ]] || { file=$folder/libnccl.so.2; break; }
+  done
+  [[ -n $file ]] || file=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*libnccl\.so\.2 .*=> //p' | head -n 1)
+  [[ -n $file ]] || return 0
+  version=$(readlink -f "$file")
+  version=${version##*/libnccl.so.}
+  [[ $version == *.*.* ]] || version=$(timeout -k 1 1 grep -aom 1 'NCCL version [0-9][0-9.]*' "$file" 2>/dev/null)
+  version=${version##* }
+  printf 'nccl=%s\n' "${version:-unreadable}"
+}
 burnin_settings() {
   local file text
   printf 'kernel=%s\n' "$(uname -r)"
   for file in /sys/module/{nvidia,mlx5_core,ib_core,nvidia_peermem}/version; do
     [[ ! -r $file ]] || printf '%s=%s\n' "$(basename "${file%/version}")" "$(<"$file")"
   done
-  ! command -v nvidia-ctk >/dev/null || printf 'container_toolkit=%s\n' "$(timeout -k 1 2 nvidia-ctk --version 2>&1 | sed -n 's/.* version //p')"
+  ! command -v nvidia-ctk >/dev/null || printf 'container_toolkit=%s\n' "$(timeout -k 1 1.4 nvidia-ctk --version 2>&1 | sed -n 's/.* version //p')"
   printf 'iommu=%s\n' "$(compgen -G '/sys/class/iommu/*' >/dev/null && echo on || echo off)"
   text=$(cat /sys/bus/pci/drivers/nvidia/*:*/iommu_group/type /sys/class/infiniband/*/device/iommu_group/type 2>/dev/null | sort -u)
   [[ -z $text ]] || printf 'iommu_type=%s\n' "${text//$'\n'/ }"
@@ -107,25 +115,48 @@ burnin_settings() {
   for file in /sys/class/net/*/device; do
     [[ ! -e $file ]] || printf 'net/%s/mtu=%s\n' "$(basename "${file%/device}")" "$(<"${file%device}mtu")"
   done
+  burnin_nccl
 }
-# Arguments: moment, sources.
+# Arguments: moment, sources. The sources run in parallel, and their lines are printed in order. Instead of the lines of a source that has not
+# ended after 1.5 s, one line states this.
 burnin_evidence() {
-  local moment=$1 source descriptor burnin_deadline=$((SECONDS + 5))
-  local -A descriptors
+  local moment=$1 source row text descriptor timer='' left=$(($# - 1))
+  local -A lines ended
   shift
-  # The sources run in parallel; their outputs are printed in order.
-  for source; do
-    # `exec`: a redirection of the function would keep the job's own standard error open.
-    exec {descriptor}< <(exec 2>&1; "burnin_$source")
-    descriptors[$source]=$descriptor
+  exec {descriptor}< <(
+    # The job's own standard error must not stay open in a process that cannot be killed.
+    exec 2>/dev/null
+    # No process writes to this pipe, so `read` waits for its timeout.
+    { read -rt 1.5 _ <> <(:) || printf 'timeout\n'; } &
+    printf 'timer %d\n' "$!"
+    for source; do
+      {
+        # A line is shorter than a pipe's atomic write.
+        "burnin_$source" 2>&1 | while IFS= read -r text || [[ -n $text ]]; do printf 'line %s %s\n' "$source" "${text:0:4000}"; done
+        printf 'end %s\n' "$source"
+      } &
+    done
+  )
+  while ((left > 0)) && IFS= read -r row <&"$descriptor"; do
+    text=${row#* }
+    case $row in
+    'timer '*) timer=$text ;;
+    'line '*) lines[${text%% *}]=${lines[${text%% *}]-}${text#* }$'\n' ;;
+    'end '*) ended[$text]=1 left=$((left - 1)) ;;
+    timeout) break ;;
+    esac
   done
+  exec {descriptor}<&-
+  ((left > 0)) || kill "$timer" 2>/dev/null
   for source; do
-    descriptor=${descriptors[$source]}
-    burnin_lines "$moment" "$source" <&"$descriptor"
-    exec {descriptor}<&-
+    [[ -n ${ended[$source]-} ]] || lines[$source]=$'no response within 1.5 s\n'
+    [[ -n ${lines[$source]-} ]] || continue
+    while IFS= read -r text; do
+      printf 'burnin evidence: %s %s %s %s\n' "$burnin_node" "$moment" "$source" "$text"
+    done <<<"${lines[$source]%$'\n'}"
   done
-  printf 'burnin evidence: %s %s end complete\n' "$burnin_node" "$moment"
 }
+burnin_end() { printf 'burnin evidence: %s %s end complete\n' "$burnin_node" "$1"; }
 # Lowest and highest clock (MHz), highest temperature (C) and power (W), and all throttle reasons of each GPU.
 burnin_samples() {
   local gpu clock heat power reasons
@@ -149,6 +180,7 @@ burnin_run() {
   local program= status sampler samples folded try stopped=0
   trap 'stopped=1; kill -TERM "$program" 2>/dev/null' TERM INT
   burnin_evidence before gpus links link_errors pcie ports kernel settings
+  burnin_end before
   ((stopped == 0)) || exit 143
   local fields=index,clocks.sm,temperature.gpu,power.draw,clocks_throttle_reasons.active
   exec {samples}< <(exec nvidia-smi "--query-gpu=$fields" --format=csv,noheader,nounits -l 5 2>&1)
@@ -166,9 +198,10 @@ burnin_run() {
     status=$?
   done
   kill "$sampler" 2>/dev/null
-  for try in {1..20}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.1; done
-  kill -KILL "$sampler" "$folded" 2>/dev/null
   burnin_evidence after gpus links link_errors pcie ports kernel
+  for try in {1..8}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.05; done
+  kill -KILL "$sampler" "$folded" 2>/dev/null
+  burnin_end after
   # The program was ended by a signal: end this process by the same one, so that the launcher's report is the same as without evidence.
   trap - TERM INT
   ((status <= 128)) || kill -s "$((status - 128))" "$BASHPID" 2>/dev/null

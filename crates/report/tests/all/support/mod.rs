@@ -257,6 +257,7 @@ impl Run {
             baseline: None,
             fingerprint: Default::default(),
             log_sha256: Some("fcde2b2edba56bf4".repeat(4)),
+            suspects: Vec::new(),
             object: "quickstart-1/verdict/1/verdict.json".into(),
             measurements: None,
         };

@@ -67,6 +67,7 @@ pub fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record
                 baseline: None,
                 fingerprint: Default::default(),
                 log_sha256: None,
+                suspects: Vec::new(),
                 object: "nowhere".to_owned(),
                 measurements: None,
             })
@@ -231,6 +232,7 @@ pub async fn judged_run(
             baseline: None,
             fingerprint: [("driver".to_owned(), driver.to_owned())].into(),
             log_sha256: None,
+            suspects: Vec::new(),
             object: "nowhere".to_owned(),
             measurements,
         };

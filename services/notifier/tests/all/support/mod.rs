@@ -115,6 +115,7 @@ impl SimulatedRun {
                     baseline: None,
                     fingerprint: Default::default(),
                     log_sha256: None,
+                    suspects: Vec::new(),
                     object: "nowhere".to_owned(),
                     measurements: None,
                 };
