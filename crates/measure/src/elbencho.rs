@@ -93,7 +93,7 @@ const OPERATION: usize = 7;
 const VERSION: usize = 8;
 
 /// Text and line of each column in [`READ`].
-type Cells<'a> = [Option<(Cow<'a, str>, u64)>; READ.len()];
+type ColumnCells<'a> = [Option<(Cow<'a, str>, u64)>; READ.len()];
 
 fn index(column: &str) -> Option<usize> {
     READ.iter().position(|read| *read == column && *read != JSON_BYTES)
@@ -129,7 +129,7 @@ impl Lines for Elbencho {
             }
             self.broken |= !line.whole;
         } else if !self.header.is_empty() {
-            let (mut row, mut count) = (Cells::default(), 0);
+            let (mut row, mut count) = (ColumnCells::default(), 0);
             for cell in cells(text) {
                 if let Some(&Some(column)) = self.header.get(count) {
                     row[column] = Some((cell, line.number));
@@ -180,7 +180,7 @@ impl Elbencho {
         LogEnd::Empty
     }
 
-    fn row(&mut self, row: &Cells<'_>, out: &mut Out) {
+    fn row(&mut self, row: &ColumnCells<'_>, out: &mut Out) {
         let cell = |column: usize| row[column].as_ref().filter(|(text, _)| !text.is_empty());
         self.operation.clear();
         if let Some((operation, _)) = cell(OPERATION) {

@@ -15,7 +15,7 @@ use crate::{
     lines::{Line, Lines},
     number::{Number, count, number},
     out::Out,
-    text::{Phrase, words},
+    text::{SearchPhrase, words},
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -80,10 +80,10 @@ struct BurnProgress {
 /// Maximum number of GPUs of one process.
 const GPUS: u32 = 64;
 
-static PROGRESS: Phrase = Phrase::new("%  proc'd: ");
-static ERRORS_PART: Phrase = Phrase::new("  errors: ");
-static TEMPERATURES_PART: Phrase = Phrase::new("  temps: ");
-static BETWEEN_GPUS: Phrase = Phrase::new(" - ");
+static PROGRESS: SearchPhrase = SearchPhrase::new("%  proc'd: ");
+static ERRORS_PART: SearchPhrase = SearchPhrase::new("  errors: ");
+static TEMPERATURES_PART: SearchPhrase = SearchPhrase::new("  temps: ");
+static BETWEEN_GPUS: SearchPhrase = SearchPhrase::new(" - ");
 
 impl Lines for Burn {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {

@@ -9,7 +9,7 @@ use crate::{
     format::{Format, Known, Reader},
     lines::{Line, Lines},
     out::{Out, short},
-    text::{Phrase, trim},
+    text::{SearchPhrase, trim},
 };
 
 const THROUGHPUT: Known =
@@ -42,7 +42,7 @@ struct Hpcg {
     failed: bool,
 }
 
-static RESULT: Phrase = Phrase::new("HPCG result is");
+static RESULT: SearchPhrase = SearchPhrase::new("HPCG result is");
 
 impl Lines for Hpcg {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {

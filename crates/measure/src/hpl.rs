@@ -10,7 +10,7 @@ use crate::{
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
-    text::{Phrase, trim},
+    text::{SearchPhrase, trim},
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -60,8 +60,8 @@ struct Hpl {
     failed: bool,
 }
 
-static TESTS: Phrase = Phrase::new("tests ");
-static ERROR: Phrase = Phrase::new(" error");
+static TESTS: SearchPhrase = SearchPhrase::new("tests ");
+static ERROR: SearchPhrase = SearchPhrase::new(" error");
 
 impl Lines for Hpl {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {

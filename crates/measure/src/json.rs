@@ -11,7 +11,7 @@ use memchr::{memchr_iter, memchr2};
 
 use crate::{
     number::{Number, number},
-    text::{Phrase, find_near},
+    text::{SearchPhrase, find_near},
 };
 
 pub(crate) use documents::JsonDocuments;
@@ -94,7 +94,7 @@ impl<'a> Document<'a> {
     /// from the document that [`JsonDocuments`] would find: lines within a string, empty lines, or lines from
     /// which the reader removes a part. The first line has `first` bytes.
     fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<JsonNode>) -> Option<(Self, usize)> {
-        static LOG_DRIVER: Phrase = Phrase::new("\n{\"log\":\"");
+        static LOG_DRIVER: SearchPhrase = SearchPhrase::new("\n{\"log\":\"");
         let mut document = Self::new(text, line, nodes);
         let end = document.all()?;
         if end <= first {

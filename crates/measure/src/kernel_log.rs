@@ -19,7 +19,7 @@ use crate::{
     lines::{Line, Lines},
     number::count,
     out::Out,
-    text::{Phrase, trim},
+    text::{SearchPhrase, trim},
     xid::{sxid, xid},
 };
 
@@ -74,10 +74,10 @@ struct Kernel {
     introduced: Option<Arc<str>>,
 }
 
-static DRIVER: Phrase = Phrase::new("NVRM: ");
-static SWITCH: Phrase = Phrase::new(": SXid (");
-static KERNEL: Phrase = Phrase::new(" kernel:");
-static AFTER_BUS: Phrase = Phrase::new("): ");
+static DRIVER: SearchPhrase = SearchPhrase::new("NVRM: ");
+static SWITCH: SearchPhrase = SearchPhrase::new(": SXid (");
+static KERNEL: SearchPhrase = SearchPhrase::new(" kernel:");
+static AFTER_BUS: SearchPhrase = SearchPhrase::new("): ");
 
 impl Lines for Kernel {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {

@@ -16,7 +16,7 @@ use crate::{
     lines::{Line, Lines},
     number::{Number, count, number},
     out::{Out, short},
-    text::{Phrase, trim},
+    text::{SearchPhrase, trim},
 };
 
 use rules::{FieldRule, METRICS, is_reason, same, same_section, throttle_rule, with_element, with_name};
@@ -47,7 +47,7 @@ pub(crate) const FORMAT: Format = Format {
 #[derive(Default)]
 struct Smi {
     /// Elements of the XML document that are open, or sections of the text.
-    path: Path,
+    path: SectionPath,
     announced: Option<u32>,
     gpus: u32,
     ended: u32,
@@ -64,12 +64,12 @@ const DEPTH: usize = 16;
 
 /// Names of the open sections with their indentation. Their memory is reused, because each line of text opens a section.
 #[derive(Default)]
-struct Path {
+struct SectionPath {
     names: Vec<(usize, String)>,
     length: usize,
 }
 
-impl Path {
+impl SectionPath {
     fn open(&self) -> &[(usize, String)] {
         &self.names[..self.length]
     }
@@ -105,8 +105,8 @@ impl Path {
     }
 }
 
-static CLOSING: Phrase = Phrase::new("</");
-static COLON: Phrase = Phrase::new(" : ");
+static CLOSING: SearchPhrase = SearchPhrase::new("</");
+static COLON: SearchPhrase = SearchPhrase::new(" : ");
 
 impl Lines for Smi {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {

@@ -15,7 +15,7 @@ use crate::{
     lines::{Line, Lines},
     number::{Number, number},
     out::{Out, SHORT, short},
-    text::{Phrase, find_near, leading_spaces, trim, words},
+    text::{SearchPhrase, find_near, leading_spaces, trim, words},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -108,7 +108,7 @@ impl OsuColumn {
     }
 }
 
-static TEST: Phrase = Phrase::new(" Test");
+static TEST: SearchPhrase = SearchPhrase::new(" Test");
 
 impl Lines for Osu {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {

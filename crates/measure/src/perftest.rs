@@ -16,7 +16,7 @@ use crate::{
     lines::{Line, Lines},
     number::number,
     out::{Out, short},
-    text::{Phrase, trim, words},
+    text::{SearchPhrase, trim, words},
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -159,7 +159,7 @@ impl Lines for PerftestTest {
 
 /// The text after `Device `, near the beginning of a line.
 fn device(text: &str) -> Option<&str> {
-    static DEVICE: Phrase = Phrase::new("Device ");
+    static DEVICE: SearchPhrase = SearchPhrase::new("Device ");
     let (before, device) = DEVICE.split_once(text)?;
     (before.len() < 40).then_some(device)
 }

@@ -130,12 +130,12 @@ fn find_far<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> Option<usize
 
 /// A phrase to find in many lines. The search is prepared once, because `str::split_once` prepares it for each line,
 /// which takes longer than searching the line.
-pub(crate) struct Phrase {
+pub(crate) struct SearchPhrase {
     text: &'static str,
     finder: OnceLock<Finder<'static>>,
 }
 
-impl Phrase {
+impl SearchPhrase {
     pub(crate) const fn new(text: &'static str) -> Self {
         Self { text, finder: OnceLock::new() }
     }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_phrase_splits_text_like_str_split() {
-        static DASH: Phrase = Phrase::new(" - ");
+        static DASH: SearchPhrase = SearchPhrase::new(" - ");
         for text in ["", " - ", "a", "a - b", " - a - - b - "] {
             assert!(DASH.split(text).eq(text.split(" - ")), "{text}");
             assert_eq!(DASH.split_once(text), text.split_once(" - "), "{text}");

@@ -13,7 +13,7 @@ use crate::{
     lines::{Line, Lines},
     number::{count, number},
     out::Out,
-    text::{Phrase, trim},
+    text::{SearchPhrase, trim},
 };
 
 const THROUGHPUT: Known = Known::new(
@@ -81,7 +81,7 @@ const ERRORS: [&str; 6] = [
 impl Lines for Training {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = line.text;
-        static ITERATION: Phrase = Phrase::new("iteration ");
+        static ITERATION: SearchPhrase = SearchPhrase::new("iteration ");
         static ERROR: LazyLock<AhoCorasick> =
             LazyLock::new(|| AhoCorasick::new(ERRORS).expect("short phrases"));
         let found = ITERATION.find(text);
@@ -108,7 +108,7 @@ impl Lines for Training {
     }
 }
 
-static COLON: Phrase = Phrase::new(": ");
+static COLON: SearchPhrase = SearchPhrase::new(": ");
 
 impl Training {
     /// Reads the line of an iteration: `       1/       5 | consumed samples: ... | ... |`.

@@ -121,10 +121,10 @@ pub(crate) fn logs<'a>(story: &Story<'a>) -> Vec<(&'a str, &'a Reading)> {
 type MetricColumns<'a> = (&'a str, &'a BTreeMap<String, String>, &'a str, Better, Scope);
 
 /// Values of one kind, each with its log.
-type Group<'a> = (MetricColumns<'a>, Vec<(&'a str, &'a Metric)>);
+type ValueGroup<'a> = (MetricColumns<'a>, Vec<(&'a str, &'a Metric)>);
 
 fn summaries(logs: &[(&str, &Reading)], judgement: Option<&Judgement>) -> Vec<MetricSummary> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<ValueGroup<'_>> = Vec::new();
     let mut positions: BTreeMap<MetricColumns<'_>, usize> = BTreeMap::new();
     for (log, metric) in logs.iter().flat_map(|(log, reading)| reading.metrics.iter().map(|it| (*log, it))) {
         let kind = (&*metric.name, &*metric.labels, &*metric.unit, metric.better, metric.scope);
@@ -145,7 +145,7 @@ fn summaries(logs: &[(&str, &Reading)], judgement: Option<&Judgement>) -> Vec<Me
     summaries
 }
 
-fn summary((kind, metrics): &Group<'_>) -> MetricSummary {
+fn summary((kind, metrics): &ValueGroup<'_>) -> MetricSummary {
     let (name, labels, unit, better, scope) = *kind;
     let subjects: BTreeSet<_> = metrics.iter().map(|(log, metric)| identity(log, metric)).collect();
     let values: Vec<_> =
@@ -236,17 +236,17 @@ fn findings(logs: &[(&str, &Reading)]) -> Vec<FindingSummary> {
 pub struct MetricsSection {
     /// Program, number of values and end, for each kind of log.
     pub programs: Vec<String>,
-    pub rows: Vec<MetricRow>,
+    pub rows: Vec<ShownMetric>,
     pub more_rows: usize,
     /// Number of metrics without a measured value, by the program's reason: `17 metrics without a value: Waived`.
     pub unmeasured: Vec<String>,
-    pub findings: Vec<FindingRow>,
+    pub findings: Vec<ShownFinding>,
     pub more_findings: usize,
 }
 
 /// One metric over all its subjects, for display.
 #[derive(Clone, Debug, Serialize)]
-pub struct MetricRow {
+pub struct ShownMetric {
     /// Name and labels, such as `gemm.throughput dtype=bf16`.
     pub name: String,
     pub unit: String,
@@ -261,7 +261,7 @@ pub struct MetricRow {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct FindingRow {
+pub struct ShownFinding {
     pub code: String,
     pub severity: &'static str,
     pub subject: String,
@@ -319,7 +319,7 @@ fn programs(story: &Story<'_>) -> Vec<String> {
     programs
 }
 
-fn row_of(row: &MetricSummary, is_bad: bool) -> MetricRow {
+fn row_of(row: &MetricSummary, is_bad: bool) -> ShownMetric {
     let subjects = match row.measured == row.subjects {
         true => row.subjects.to_string(),
         false => format!("{} of {}", row.measured, row.subjects),
@@ -331,7 +331,7 @@ fn row_of(row: &MetricSummary, is_bad: bool) -> MetricRow {
         Some(WorstValue { subject, log, others, .. }) => format!("{} and {others} more", place(subject, log)),
         None => String::new(),
     };
-    MetricRow {
+    ShownMetric {
         name: name(row),
         unit: text::shortened(&row.unit, 16),
         subjects,
@@ -348,12 +348,12 @@ pub fn place(subject: &Subject, log: &str) -> String {
     text::shortened(&place, NAME)
 }
 
-fn finding_of(finding: &FindingSummary) -> FindingRow {
+fn finding_of(finding: &FindingSummary) -> ShownFinding {
     let times = match finding.times {
         1 => String::new(),
         times => format!(" ({times} times)"),
     };
-    FindingRow {
+    ShownFinding {
         code: text::shortened(&finding.code, 40),
         severity: severity(finding.severity),
         subject: place(&finding.subject, &finding.log),

@@ -8,7 +8,7 @@ use service::{Clock, Spawn, spawn::Work};
 use crate::{
     Fault,
     process::{EffectMoment, SimService},
-    world::{Inner, START, SimWorld},
+    world::{START, SimWorld, WorldState},
 };
 
 /// Target of a call.
@@ -48,7 +48,7 @@ impl Effects {
         &self,
         kind: EffectKind,
         what: impl Fn() -> String,
-        effect: impl FnOnce(&mut Inner) -> T,
+        effect: impl FnOnce(&mut WorldState) -> T,
     ) -> EffectResult<T> {
         let wait = {
             let inner = &mut *self.world.inner();
@@ -71,7 +71,7 @@ impl Effects {
             if mortal && kind != EffectKind::Read && inner.heals_at == START && inner.busy.is_none() {
                 inner.effects.push(call); // used only by enumerations of crashes, which have no other faults
             }
-            let dies = |inner: &mut Inner, moment, fault| {
+            let dies = |inner: &mut WorldState, moment, fault| {
                 mortal && (inner.crash_at.contains(&(call, moment)) || inner.strikes(fault))
             };
             if dies(inner, EffectMoment::Before, Fault::CrashBefore) {

@@ -10,11 +10,11 @@ use service::Bus;
 use crate::{
     Fault, Happening,
     process::SimService,
-    world::{Inner, SimWorld},
+    world::{SimWorld, WorldState},
 };
 
 /// Publishes a false end of a stage if the fault occurs.
-pub fn contradict(inner: &mut Inner, world: Arc<SimWorld>, bus: impl Bus + 'static, event: &Event) {
+pub fn contradict(inner: &mut WorldState, world: Arc<SimWorld>, bus: impl Bus + 'static, event: &Event) {
     let Ok(message) = Message::from_event(event) else { return };
     let Content::Fact(fact) = &message.content else { return };
     let Some(stage) = fact.stage().filter(|_| fact.is_terminal()) else { return };
@@ -34,7 +34,7 @@ pub fn contradict(inner: &mut Inner, world: Arc<SimWorld>, bus: impl Bus + 'stat
 }
 
 /// Cancels the run of an event while the event is being delivered.
-pub fn cancel(inner: &mut Inner, world: Arc<SimWorld>, bus: impl Bus + 'static, event: &Event) {
+pub fn cancel(inner: &mut WorldState, world: Arc<SimWorld>, bus: impl Bus + 'static, event: &Event) {
     let Ok(Message { run, attempt, .. }) = Message::from_event(event) else { return };
     let cancel = CancelRequested { by: "alice".to_owned(), reason: "changed their mind".to_owned() };
     let cancel = Message::fact("cli", run, attempt, Fact::CancelRequested(cancel)).to_event();

@@ -22,11 +22,11 @@ use crate::{
 pub const START: i64 = 1_800_000_000_000;
 
 pub struct SimWorld {
-    inner: Mutex<Inner>,
+    inner: Mutex<WorldState>,
 }
 
 /// Content of a [`SimWorld`].
-pub struct Inner {
+pub struct WorldState {
     /// True time, milliseconds since 1970.
     pub now: i64,
     /// Source of all random numbers.
@@ -64,7 +64,7 @@ impl SimWorld {
     /// A world without events. `traced` keeps the trace as text.
     pub fn new(dice: Dice, faults: Faults, heals_at: i64, traced: bool) -> Arc<Self> {
         Arc::new(Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(WorldState {
                 now: START,
                 dice,
                 faults,
@@ -89,7 +89,7 @@ impl SimWorld {
     }
 
     /// The shared content. The guard is never held across an await.
-    pub fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub fn inner(&self) -> MutexGuard<'_, WorldState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -105,7 +105,7 @@ impl SimWorld {
     }
 }
 
-impl Inner {
+impl WorldState {
     /// Starts work that ends with its process.
     pub fn spawn(&mut self, service: SimService, work: impl Future<Output = ()> + Send + 'static) {
         self.spawned.push((service, Box::pin(work)));

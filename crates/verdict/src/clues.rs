@@ -30,7 +30,7 @@ const NAMES: usize = 4096;
 
 /// A log line used as evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct EvidenceLine {
+pub struct ClueLine {
     /// Log file of the line, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
@@ -46,7 +46,7 @@ pub struct NetworkOccurrences {
     /// Number of log lines with the sign.
     pub times: u64,
     /// The first of these lines.
-    pub lines: Vec<EvidenceLine>,
+    pub lines: Vec<ClueLine>,
     /// Hosts that printed these lines or are named in them.
     pub hosts: BTreeSet<String>,
 }
@@ -192,7 +192,7 @@ impl NetworkOccurrences {
         }
         if self.lines.len() < KEPT && self.lines.last().is_none_or(|last| last.line != line) {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT)]);
-            self.lines.push(EvidenceLine { log: None, line, text: text.trim().to_owned() });
+            self.lines.push(ClueLine { log: None, line, text: text.trim().to_owned() });
         }
         if let Some(host) = host.filter(|host| self.hosts.len() < NAMES && !self.hosts.contains(*host)) {
             self.hosts.insert(host.to_owned());

@@ -41,13 +41,13 @@ struct SeriesKey {
 /// The rounds of one check.
 #[derive(Debug, Default)]
 pub struct SoakSeries {
-    values: BTreeMap<SeriesKey, RoundValues>,
+    values: BTreeMap<SeriesKey, SoakValues>,
     rounds: usize,
     unread: usize,
 }
 
 #[derive(Debug)]
-struct RoundValues {
+struct SoakValues {
     better: Better,
     resolution: f64,
     /// Round and value, oldest first.
@@ -89,7 +89,7 @@ impl SoakSeries {
         }
         for (key, (better, resolution, values)) in seen {
             let series =
-                self.values.entry(key).or_insert(RoundValues { better, resolution, points: Vec::new() });
+                self.values.entry(key).or_insert(SoakValues { better, resolution, points: Vec::new() });
             series.points.push((f64::from(round), median(values)));
         }
     }
@@ -194,7 +194,7 @@ impl std::fmt::Display for Decline<'_> {
     }
 }
 
-impl RoundValues {
+impl SoakValues {
     fn decline<'a>(&self, key: &'a SeriesKey, drift: f64) -> Option<Decline<'a>> {
         let [(first, _), .., (last, _)] = self.points.as_slice() else { return None };
         if self.points.len() < MIN_ROUNDS {
@@ -225,7 +225,7 @@ impl RoundValues {
     }
 }
 
-impl RoundValues {
+impl SoakValues {
     /// Change from the first to the last third of the rounds, and its standard error; `None` with fewer than nine rounds. A sudden change
     /// is not a line: its residuals hide the trend.
     fn step(&self) -> Option<(f64, f64)> {

@@ -24,12 +24,12 @@ pub struct PastQuery {
     /// Maximum number of newest runs.
     pub newest: u32,
     /// Data to read of each run.
-    pub measured: Measured,
+    pub measured: MeasurementKind,
 }
 
 /// Kind of measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Measured {
+pub enum MeasurementKind {
     /// The table of nccl-tests.
     #[default]
     Table,

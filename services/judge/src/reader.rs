@@ -14,7 +14,7 @@ use crate::pairs;
 
 #[derive(Clone, Debug)]
 pub struct LogReader {
-    format: Source,
+    format: LogSource,
     /// Part of the cluster for which the program is started once.
     every: Every,
     /// Maximum number of rounds of pairs.
@@ -24,7 +24,7 @@ pub struct LogReader {
 }
 
 #[derive(Clone, Debug)]
-enum Source {
+enum LogSource {
     /// nccl-tests, or the format detected from the start of the log.
     Detected,
     /// A format of the registry.
@@ -48,7 +48,7 @@ impl LogReader {
                 let format = measure::format(name).ok_or_else(|| {
                     refused(format!("`{name}` is not a format of this version of the judge; upgrade it"))
                 })?;
-                (Source::Known(format), Vec::new())
+                (LogSource::Known(format), Vec::new())
             }
             OutputFormat::Declared(rules) => {
                 let declaration: Declaration = serde_json::from_value(rules.clone())
@@ -63,7 +63,7 @@ impl LogReader {
                         .map_or_else(String::new, |it| format!("{}: {}", it.field, it.message));
                     refused(format!("read.{first}"))
                 })?;
-                (Source::Declared(declared), declaration.exit)
+                (LogSource::Declared(declared), declaration.exit)
             }
         };
         Ok(Self { format, every: *every, rounds: *rounds, exit })
@@ -72,27 +72,27 @@ impl LogReader {
     /// The reader for logs of unknown format.
     #[must_use]
     pub const fn detecting() -> Self {
-        Self { format: Source::Detected, every: Every::Rank, rounds: None, exit: Vec::new() }
+        Self { format: LogSource::Detected, every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 
     /// The reader for logs of this format.
     #[must_use]
     pub const fn known(format: &'static Format) -> Self {
-        Self { format: Source::Known(format), every: Every::Rank, rounds: None, exit: Vec::new() }
+        Self { format: LogSource::Known(format), every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 
     /// The reader for logs that the declaration describes.
     #[must_use]
     pub const fn declared(declared: Declared) -> Self {
-        Self { format: Source::Declared(declared), every: Every::Rank, rounds: None, exit: Vec::new() }
+        Self { format: LogSource::Declared(declared), every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 
     /// A reading without measurements, in the program's format if it is known.
     pub(crate) fn empty(&self) -> Reading {
         let format = match &self.format {
-            Source::Detected => None,
-            Source::Known(format) => Some(format.name.to_owned()),
-            Source::Declared(_) => Some("declared".to_owned()),
+            LogSource::Detected => None,
+            LogSource::Known(format) => Some(format.name.to_owned()),
+            LogSource::Declared(_) => Some("declared".to_owned()),
         };
         Reading { format, ..Reading::default() }
     }
@@ -119,9 +119,9 @@ impl LogReader {
     /// Reads one process's output with the declared, known or detected format.
     fn read(&self, output: &mut dyn Read) -> io::Result<Reading> {
         match &self.format {
-            Source::Detected => measure::read(output),
-            Source::Known(format) => measure::read_as(format, output),
-            Source::Declared(declared) => declared.read(output),
+            LogSource::Detected => measure::read(output),
+            LogSource::Known(format) => measure::read_as(format, output),
+            LogSource::Declared(declared) => declared.read(output),
         }
     }
 
@@ -137,7 +137,7 @@ impl LogReader {
     /// Whether the log has measurements to judge.
     fn is_judged(&self, reading: &Reading, clues: &Clues) -> bool {
         match self.format {
-            Source::Detected => !reading.tables.is_empty() || reading.format.is_some(),
+            LogSource::Detected => !reading.tables.is_empty() || reading.format.is_some(),
             _ => reading.ended != LogEnd::Empty && (self.every != Every::Node || clues.node.is_some()),
         }
     }

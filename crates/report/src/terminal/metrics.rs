@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Story,
     findings::Tone,
-    metrics::{MetricRow, MetricsSection},
+    metrics::{MetricsSection, ShownMetric},
     text,
 };
 
@@ -48,12 +48,12 @@ pub fn write(text_report: &mut TextReport, story: &Story<'_>, room: usize) {
     }
 }
 
-fn table(text_report: &mut TextReport, rows: &[MetricRow]) {
+fn table(text_report: &mut TextReport, rows: &[ShownMetric]) {
     if rows.is_empty() {
         return;
     }
     let most = NAME.min(text_report.width() * 2 / 5);
-    type CellText = fn(&MetricRow) -> &String;
+    type CellText = fn(&ShownMetric) -> &String;
     let figures: [(&str, CellText); 4] = [
         ("unit", |row| &row.unit),
         ("subjects", |row| &row.subjects),

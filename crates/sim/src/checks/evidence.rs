@@ -7,7 +7,7 @@ use ledger::Store;
 use lifecycle::RunState;
 use model::{Fact, Record, RecordEntry, RunId};
 
-use crate::{Happening, Scenario, cloud::Clouds, store::at_once, world::Inner};
+use crate::{Happening, Scenario, cloud::Clouds, store::at_once, world::WorldState};
 
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct RunFiles {
 
 impl RunFiles {
     /// Takes the history and the external systems, and reads the bucket.
-    pub fn gather(scenario: &Scenario, inner: &mut Inner, bucket: &Arc<dyn Store>) -> Self {
+    pub fn gather(scenario: &Scenario, inner: &mut WorldState, bucket: &Arc<dyn Store>) -> Self {
         let history = std::mem::take(&mut inner.history);
         let mut objects = BTreeMap::new();
         for name in at_once(bucket.list("")).unwrap_or_default() {

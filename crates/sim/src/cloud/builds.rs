@@ -14,7 +14,7 @@ use crate::{
     Fault, Happening,
     effect::{EffectKind, Effects},
     process::SimService,
-    world::{Inner, SimWorld},
+    world::{SimWorld, WorldState},
 };
 
 /// Client of the build service in one process.
@@ -24,7 +24,7 @@ fn cancelled() -> BuildPhase {
     BuildPhase::Failed(Failure::new(Class::Cancelled, "CANCELLED", "the build was cancelled"))
 }
 
-impl Inner {
+impl WorldState {
     fn begin_build(&mut self, world: Arc<SimWorld>, name: &str, timeout: Span) {
         if self.clouds.builds.contains_key(name) {
             return;
@@ -73,7 +73,7 @@ impl Builds for SimBuilds {
     async fn start(&self, key: &BuildKey, _: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let name = key.resource_name();
         let world = Arc::clone(&self.0.world);
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             if inner.strikes(Fault::LandsLate) {
                 let (name, after) = (name.clone(), inner.dice.between(1_000, 900_000));
                 inner.clouds.landing += 1;
@@ -93,13 +93,13 @@ impl Builds for SimBuilds {
 
     async fn poll(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let name = key.resource_name();
-        let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(PlannedBuild::state));
+        let effect = |inner: &mut WorldState| Ok(inner.clouds.builds.get(&name).map(PlannedBuild::state));
         answered(self.0.call(EffectKind::Provider, || format!("poll build {name}"), effect).await)
     }
 
     async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         let name = key.resource_name();
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             if planted("cancelled_build_may_begin") && !inner.clouds.builds.contains_key(&name) {
                 return Ok(());
             }

@@ -14,13 +14,13 @@ use crate::{
     Fault, Happening,
     effect::{EffectKind, Effects},
     process::SimService,
-    world::{Inner, SimWorld},
+    world::{SimWorld, WorldState},
 };
 
 /// Client of the cluster provider in one process.
 pub struct SimClusters(pub Effects);
 
-impl Inner {
+impl WorldState {
     /// Ends a cluster and all its jobs.
     pub fn end_cluster(&mut self, name: &str, why: &'static str) {
         let Some(cluster) =
@@ -109,7 +109,7 @@ impl ClusterProvider for SimClusters {
             order.expires_at = order.expires_at + model::Span::from_secs(86_400);
         }
         let world = Arc::clone(&self.0.world);
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             if inner.clouds.given_back.contains(&order.name) {
                 let why = format!("{} was released", order.name);
                 return Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)));
@@ -136,7 +136,7 @@ impl ClusterProvider for SimClusters {
     }
 
     async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let Some(cluster) = inner.clouds.clusters.get(name) else { return Ok(ClusterStatus::Absent) };
             Ok(match cluster.state {
                 SimClusterState::Coming => ClusterStatus::Coming,
@@ -155,7 +155,7 @@ impl ClusterProvider for SimClusters {
         let confirmed_at = self.0.now();
         let evidence = || "the list is empty".to_owned();
         let deleted = || Deleted { name: name.to_owned(), evidence: evidence(), confirmed_at };
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             if !planted("delete_leaves_no_mark") {
                 inner.clouds.given_back.insert(name.to_owned());
             }
@@ -183,7 +183,7 @@ impl ClusterProvider for SimClusters {
     }
 
     async fn list(&self) -> Result<ClusterListing, PortError> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let ours =
                 inner.clouds.clusters.iter().filter(|(_, cluster)| cluster.state != SimClusterState::Gone);
             let listed = ours.filter_map(|(name, cluster)| {

@@ -23,7 +23,7 @@ use crate::{
     history::is_pair,
     process::SimService,
     workload::{self, Ends, RankOutput},
-    world::{Inner, SimWorld},
+    world::{SimWorld, WorldState},
 };
 
 fn end(state: &str, exit_code: i32) -> JobEnd {
@@ -41,7 +41,7 @@ fn end(state: &str, exit_code: i32) -> JobEnd {
 /// Client of the scheduler in one process.
 pub struct SimScheduler(pub Effects);
 
-impl Inner {
+impl WorldState {
     /// Ends every job on the cluster with this failure code.
     pub fn lose_jobs(&mut self, cluster: &str, code: &'static str) {
         for name in self.clouds.jobs_on.get(cluster).cloned().unwrap_or_default() {
@@ -133,7 +133,7 @@ impl Scheduler for SimScheduler {
             job.name = format!("{}{}", job.name, self.0.world.inner().dice.below(1000));
         }
         let world = Arc::clone(&self.0.world);
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             if planted("submit_without_looking") && inner.clouds.jobs.contains_key(&job.name) {
                 inner.end_job(&job.name, SimJobStage::Lost("REQUEUED"));
                 inner.clouds.jobs.remove(&job.name);
@@ -172,7 +172,7 @@ impl Scheduler for SimScheduler {
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let there = inner.clouds.clusters.get(&cluster.name);
             if there.is_none_or(|cluster| cluster.state == SimClusterState::Gone) {
                 let why = "the cluster is deleted".to_owned();
@@ -193,7 +193,7 @@ impl Scheduler for SimScheduler {
     }
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             inner.note(SimService::Outside, Happening::StopAsked { name: name.to_owned() });
             if !planted("cancel_leaves_no_mark") {
                 inner.clouds.stopped_jobs.insert(name.to_owned());
@@ -209,7 +209,7 @@ impl Scheduler for SimScheduler {
     }
 
     async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let key = (cluster.name.clone(), node.to_owned());
             match inner.clouds.drained.get(&key) {
                 Some(because) if because == reason => return Ok(()),
@@ -231,7 +231,7 @@ impl Scheduler for SimScheduler {
     }
 
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let there = inner.clouds.clusters.get(&cluster.name);
             let there = there.is_some_and(|cluster| cluster.state != SimClusterState::Gone);
             let began = inner.clouds.jobs.get(name).is_some_and(|job| job.began);
@@ -242,7 +242,7 @@ impl Scheduler for SimScheduler {
     }
 
     async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
-        let effect = |inner: &mut Inner| match inner.clouds.jobs.get(name) {
+        let effect = |inner: &mut WorldState| match inner.clouds.jobs.get(name) {
             Some(job) => Ok((job.written(name, file), inner.strikes(Fault::ProviderLies))),
             None => passing("no such file"),
         };

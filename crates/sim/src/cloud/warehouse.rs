@@ -12,7 +12,7 @@ use super::answer::answered;
 use crate::{
     Happening,
     effect::{EffectKind, Effects},
-    world::Inner,
+    world::WorldState,
 };
 
 /// Client of the warehouse in one process.
@@ -33,7 +33,7 @@ impl Warehouse for SimWarehouse {
             id = format!("{load}-{}", self.0.world.inner().dice.below(1000));
         }
         let service = self.0.service;
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             if !inner.clouds.loads.contains_key(&id) {
                 let brought = Arc::new(brought.clone());
                 inner.clouds.history.remember(Arc::clone(&brought));
@@ -50,7 +50,7 @@ impl Warehouse for SimWarehouse {
     }
 
     async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let rows = inner.clouds.loads.values().flat_map(|load| &load.rows);
             Ok(rows.filter(|row| *row.run == *run).cloned().collect())
         };
@@ -59,7 +59,7 @@ impl Warehouse for SimWarehouse {
     }
 
     async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let metrics = inner.clouds.loads.values().flat_map(|load| &load.metrics);
             Ok(metrics.filter(|row| *row.run == *run).cloned().collect())
         };
@@ -68,7 +68,7 @@ impl Warehouse for SimWarehouse {
     }
 
     async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let findings = inner.clouds.loads.values().flat_map(|load| &load.findings);
             Ok(findings.filter(|row| *row.run == *run).cloned().collect())
         };
@@ -77,7 +77,7 @@ impl Warehouse for SimWarehouse {
     }
 
     async fn node_results(&self, run: &str) -> Result<Vec<NodeResultRow>, Error> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let node_results = inner.clouds.loads.values().flat_map(|load| &load.node_results);
             Ok(node_results.filter(|row| *row.run == *run).cloned().collect())
         };
@@ -86,7 +86,7 @@ impl Warehouse for SimWarehouse {
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
-        let effect = |inner: &mut Inner| {
+        let effect = |inner: &mut WorldState| {
             let verdicts = inner.clouds.loads.values().flat_map(|load| &load.verdicts);
             Ok(verdicts.filter(|verdict| *verdict.run == *run).cloned().collect())
         };
@@ -95,7 +95,7 @@ impl Warehouse for SimWarehouse {
     }
 
     async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
-        let effect = |inner: &mut Inner| Ok(inner.clouds.history.chosen(wanted));
+        let effect = |inner: &mut WorldState| Ok(inner.clouds.history.chosen(wanted));
         let what = || format!("look up the past of {}", wanted.workflow);
         answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }

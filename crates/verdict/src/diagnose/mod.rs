@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    clues::{Clues, EvidenceLine, NetworkOccurrences},
+    clues::{ClueLine, Clues, NetworkOccurrences},
     evidence::RunEvidence,
     locate::Suspect,
     network,
@@ -33,7 +33,7 @@ pub struct Diagnosis {
     /// Number of log lines with this sign.
     pub times: u64,
     /// The first of these lines. Empty if the evidence is a missing line.
-    pub evidence: Vec<EvidenceLine>,
+    pub evidence: Vec<ClueLine>,
     /// Hosts that printed these lines or are named in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,

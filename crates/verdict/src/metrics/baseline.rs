@@ -18,9 +18,9 @@ use crate::{
 };
 
 use super::{
-    Found, fleet, listed,
+    FoundReasons, fleet, listed,
     measured::{ByName, Measured, MeasuredValue, worse_by},
-    place::{Place, owned},
+    place::{SubjectPlace, owned},
     shift::{Shift, shift},
     tiers::{healthy, tiers},
 };
@@ -31,19 +31,19 @@ struct BorrowedKey<'a> {
     name: &'a str,
     unit: &'a str,
     better: Better,
-    place: Place<'a>,
+    place: SubjectPlace<'a>,
     labels: &'a BTreeMap<String, String>,
 }
 
 impl<'a> BorrowedKey<'a> {
     fn of(metric: &'a Metric) -> Self {
         let Metric { name, unit, better, subject, labels, .. } = metric;
-        Self { name, unit, better: *better, place: Place::of(subject), labels }
+        Self { name, unit, better: *better, place: SubjectPlace::of(subject), labels }
     }
 
     fn learned(key: &'a MetricKey) -> Self {
         let MetricKey { name, unit, better, subject, labels } = key;
-        Self { name, unit, better: *better, place: Place::of(subject), labels }
+        Self { name, unit, better: *better, place: SubjectPlace::of(subject), labels }
     }
 }
 
@@ -301,7 +301,7 @@ pub(super) fn judge<'a>(
     by_name: &ByName<'a>,
     (baseline, criteria, standard): (&Baseline, &'a Criteria, &Standard<'_>),
     fingerprint: &Fingerprint,
-    found: &mut Found<'a>,
+    found: &mut FoundReasons<'a>,
 ) {
     if baseline.metrics.is_empty() {
         let text = "the baseline was learned from nccl-tests and has no metrics".to_owned();
@@ -414,22 +414,22 @@ fn unpaired(
     reading: &Reading,
     measured: &Values<'_>,
     (baseline, criteria, is_stated): (&Baseline, &Criteria, bool),
-    found: &mut Found<'_>,
+    found: &mut FoundReasons<'_>,
 ) {
     let subjects = || reading.metrics.iter().map(|metric| &metric.subject);
     let mut nodes: BTreeSet<_> = subjects().filter_map(|subject| subject.node.as_deref()).collect();
     nodes.extend(subjects().filter_map(peer_node));
-    let windows: BTreeMap<(&str, Place<'_>), &Metric> = measured
+    let windows: BTreeMap<(&str, SubjectPlace<'_>), &Metric> = measured
         .values()
         .filter(|(_, metric)| criteria.settled(metric).is_some())
-        .map(|(_, metric)| ((&*metric.name, Place::of_metric(metric)), *metric))
+        .map(|(_, metric)| ((&*metric.name, SubjectPlace::of_metric(metric)), *metric))
         .collect();
     let (mut missing, mut other_nodes) = (Vec::new(), Vec::new());
     for learned in &baseline.metrics {
         let key = &learned.key;
         // The number of values in a window depends on the duration of the run: the criterion states the minimum.
         if measured.contains_key(&BorrowedKey::learned(key))
-            || windows.contains_key(&(key.name.as_str(), Place::of(&key.subject)))
+            || windows.contains_key(&(key.name.as_str(), SubjectPlace::of(&key.subject)))
         {
             continue;
         }
@@ -517,7 +517,7 @@ fn is_in_window(key: &MetricKey, window: &Settled, metric: &Metric) -> bool {
     let others = |(name, _): &(&String, &String)| **name != window.by;
     *metric.name == *key.name
         && *metric.unit == *key.unit
-        && Place::of_metric(metric) == Place::of(&key.subject)
+        && SubjectPlace::of_metric(metric) == SubjectPlace::of(&key.subject)
         && metric.labels.iter().filter(others).eq(key.labels.iter().filter(others))
         && window.contains(&key.labels)
 }

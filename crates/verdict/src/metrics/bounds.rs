@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use model::{DeviceTolerance, Verdict, measurement::Reading};
 
 use super::{
-    Found,
+    FoundReasons,
     library::Devices,
     listed,
     measured::{Measured, MeasuredValue, worse_by},
     peers,
 };
 
-pub(super) fn judge<'a>(measured: &Measured<'a>, reading: &'a Reading, found: &mut Found<'a>) {
+pub(super) fn judge<'a>(measured: &Measured<'a>, reading: &'a Reading, found: &mut FoundReasons<'a>) {
     let (criterion, name) = (measured.criterion, &measured.name);
     let values = measured.values();
     let mut violated = |code, bound: String, is_bad: &dyn Fn(&MeasuredValue<'a>) -> bool| {
@@ -67,7 +67,7 @@ fn judge_device<'a>(
     name: &str,
     DeviceTolerance { within }: DeviceTolerance,
     reading: &'a Reading,
-    found: &mut Found<'a>,
+    found: &mut FoundReasons<'a>,
 ) {
     let devices = Devices::of(reading);
     let mut worse: BTreeMap<String, Vec<&MeasuredValue<'a>>> = BTreeMap::new();

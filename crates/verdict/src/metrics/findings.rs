@@ -13,14 +13,14 @@ use model::{
 };
 
 use super::{
-    Found, listed,
-    place::{Place, owned},
+    FoundReasons, listed,
+    place::{SubjectPlace, owned},
 };
 
-pub(super) fn judge(reading: &Reading, found: &mut Found<'_>) {
-    let known: BTreeSet<_> = reading.gpus.iter().map(|gpu| Place::of(&gpu.subject)).collect();
+pub(super) fn judge(reading: &Reading, found: &mut FoundReasons<'_>) {
+    let known: BTreeSet<_> = reading.gpus.iter().map(|gpu| SubjectPlace::of(&gpu.subject)).collect();
     let is_shared = |findings: &[&Finding]| {
-        let places: BTreeSet<_> = findings.iter().map(|finding| Place::of(&finding.subject)).collect();
+        let places: BTreeSet<_> = findings.iter().map(|finding| SubjectPlace::of(&finding.subject)).collect();
         known.len() > 1 && known.is_subset(&places)
     };
     judge_each(&reading.findings.iter().collect::<Vec<_>>(), is_shared, found);
@@ -30,7 +30,7 @@ pub(super) fn judge(reading: &Reading, found: &mut Found<'_>) {
 pub(super) fn judge_each(
     findings: &[&Finding],
     is_shared: impl Fn(&[&Finding]) -> bool,
-    found: &mut Found<'_>,
+    found: &mut FoundReasons<'_>,
 ) {
     let mut groups: BTreeMap<(&str, Severity), Vec<&Finding>> = BTreeMap::new();
     for finding in findings.iter().copied() {

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use model::{EvidenceRule, GpuSamples, NodeEvidence, Verdict, count, metric::Finding};
 
-use super::{Found, findings, listed, place::Place};
+use super::{FoundReasons, findings, listed, place::SubjectPlace};
 use crate::evidence::RunEvidence;
 
 /// Adds reasons for changes and for missing evidence; without either, one reason reports unchanged hardware.
-pub(super) fn judge(evidence: &RunEvidence<'_>, rule: EvidenceRule, found: &mut Found<'_>) {
+pub(super) fn judge(evidence: &RunEvidence<'_>, rule: EvidenceRule, found: &mut FoundReasons<'_>) {
     let nodes = &evidence.reading.evidence;
     // The log of another launcher has no hardware evidence.
     let is_expected = rule == EvidenceRule::Required || (rule.is_taken() && evidence.cluster.is_some());
@@ -50,11 +50,11 @@ fn absent(evidence: &RunEvidence<'_>) -> Vec<String> {
 fn is_shared(nodes: &[NodeEvidence], findings: &[&Finding]) -> bool {
     let subjects = findings.iter().map(|finding| &finding.subject);
     let gpus: BTreeSet<_> =
-        nodes.iter().flat_map(|node| &node.gpus).map(|gpu| Place::of(&gpu.subject)).collect();
+        nodes.iter().flat_map(|node| &node.gpus).map(|gpu| SubjectPlace::of(&gpu.subject)).collect();
     let own: BTreeSet<_> = subjects
         .clone()
         .filter(|subject| subject.gpu.is_some())
-        .map(|subject| Place::of(subject).without_link())
+        .map(|subject| SubjectPlace::of(subject).without_link())
         .collect();
     if !own.is_empty() {
         return gpus.len() > 1 && gpus.is_subset(&own);

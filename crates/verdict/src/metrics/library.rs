@@ -93,13 +93,15 @@ fn kind(name: &str) -> Option<&'static str> {
 /// The devices of a log.
 pub(super) struct Devices<'a> {
     names: BTreeSet<&'a str>,
-    places: BTreeMap<Place<'a>, &'a str>,
+    places: BTreeMap<SubjectPlace<'a>, &'a str>,
 }
 
 impl<'a> Devices<'a> {
     pub(super) fn of(reading: &'a Reading) -> Self {
-        let named =
-            reading.gpus.iter().filter_map(|gpu| Some((Place::of(&gpu.subject), gpu.name.as_deref()?)));
+        let named = reading
+            .gpus
+            .iter()
+            .filter_map(|gpu| Some((SubjectPlace::of(&gpu.subject), gpu.name.as_deref()?)));
         let places: BTreeMap<_, _> = named.collect();
         Self { names: places.values().copied().collect(), places }
     }
@@ -108,7 +110,7 @@ impl<'a> Devices<'a> {
     fn name(&self, metric: &'a Metric) -> Option<&'a str> {
         let label = metric.labels.get("device").map(String::as_str);
         let only = self.names.first().filter(|_| self.names.len() == 1);
-        label.or_else(|| self.places.get(&Place::of(&metric.subject)).or(only).copied())
+        label.or_else(|| self.places.get(&SubjectPlace::of(&metric.subject)).or(only).copied())
     }
 
     /// The reference for a metric.

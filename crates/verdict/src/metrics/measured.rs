@@ -14,7 +14,7 @@ use model::{
 
 use crate::{evidence::RunEvidence, stated_gpus::StatedGpus, statistics::median};
 
-use super::{Found, listed, place::Place};
+use super::{FoundReasons, listed, place::SubjectPlace};
 
 /// Metrics by name: a fleet has hundreds of thousands, and each criterion selects those of one name.
 pub(super) struct ByName<'a>(BTreeMap<&'a str, Vec<&'a Metric>>);
@@ -84,20 +84,20 @@ impl<'a> Measured<'a> {
     }
 
     /// Compares the expected subjects with the measured ones, and reports values that the program could not measure.
-    pub(super) fn coverage(&self, evidence: &RunEvidence<'_>, found: &mut Found<'_>) {
+    pub(super) fn coverage(&self, evidence: &RunEvidence<'_>, found: &mut FoundReasons<'_>) {
         let Self { criterion, name, metrics } = self;
         let reading = evidence.reading;
         if metrics.is_empty() {
             found.add(Verdict::Inconclusive, "NOT_MEASURED", format!("{name} is not in the log"));
             return;
         }
-        let seen: BTreeSet<_> = metrics.iter().map(|metric| Place::of_metric(metric)).collect();
+        let seen: BTreeSet<_> = metrics.iter().map(|metric| SubjectPlace::of_metric(metric)).collect();
         if let Some(expected) = criterion.subjects.filter(|expected| *expected as usize != seen.len()) {
             let text = format!("{name} is measured for {} instead of {expected} subjects", seen.len());
             found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
         }
         if metrics.iter().all(|metric| metric.scope == Scope::Gpu) {
-            let named = reading.gpus.iter().filter(|gpu| !seen.contains(&Place::of(&gpu.subject)));
+            let named = reading.gpus.iter().filter(|gpu| !seen.contains(&SubjectPlace::of(&gpu.subject)));
             let mut missing: BTreeSet<_> = named.map(|gpu| super::place::owned(&gpu.subject)).collect();
             // Criteria with a number of subjects permit nodes with different numbers of GPUs.
             if criterion.subjects.is_none() {
@@ -140,7 +140,7 @@ impl<'a> Measured<'a> {
     }
 
     /// Rules that compare values in the direction of improvement need one.
-    pub(super) fn has_direction(&self, found: &mut Found<'_>) {
+    pub(super) fn has_direction(&self, found: &mut FoundReasons<'_>) {
         let Some(rule) = self.criterion.directed() else { return };
         if let Some(metric) = self.metrics.iter().find(|metric| metric.better == Better::None) {
             let text = format!(
@@ -152,7 +152,7 @@ impl<'a> Measured<'a> {
     }
 
     /// Subjects with too few values in the settled window.
-    fn unsettled(&self, window: &Settled, seen: &BTreeSet<Place<'_>>, found: &mut Found<'_>) {
+    fn unsettled(&self, window: &Settled, seen: &BTreeSet<SubjectPlace<'_>>, found: &mut FoundReasons<'_>) {
         let all =
             self.metrics.iter().filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));
         let mut counts: BTreeMap<_, usize> = seen.iter().map(|place| (*place, 0)).collect();
@@ -161,7 +161,9 @@ impl<'a> Measured<'a> {
             *count = (*count).max(values.len());
         }
         let few = self.metrics.iter().filter(|metric| {
-            counts.remove(&Place::of_metric(metric)).is_some_and(|count| count < window.at_least as usize)
+            counts
+                .remove(&SubjectPlace::of_metric(metric))
+                .is_some_and(|count| count < window.at_least as usize)
         });
         let few: Vec<_> = few.map(|metric| super::place::owned(&metric.subject).to_string()).collect();
         if !few.is_empty() {
@@ -176,7 +178,7 @@ impl<'a> Measured<'a> {
     }
 
     /// Unit and range. Only judged metrics need a known unit.
-    pub(super) fn plausible(&self, found: &mut Found<'_>) {
+    pub(super) fn plausible(&self, found: &mut FoundReasons<'_>) {
         let name = &self.name;
         for metric in &self.metrics {
             let required = self.criterion.unit.as_deref();
@@ -228,9 +230,13 @@ fn absent_gpus(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> Vec<
 }
 
 /// Nodes with fewer measured GPUs than stated, such as `7 of 8 GPUs of node n1`. `seen`: subjects of the metric.
-fn fewer_than_stated(seen: &BTreeSet<Place<'_>>, reading: &Reading, stated: &StatedGpus) -> Vec<String> {
+fn fewer_than_stated(
+    seen: &BTreeSet<SubjectPlace<'_>>,
+    reading: &Reading,
+    stated: &StatedGpus,
+) -> Vec<String> {
     // A program that names no GPU measures one device, as intended by its command.
-    if !seen.iter().any(Place::names_a_gpu) {
+    if !seen.iter().any(SubjectPlace::names_a_gpu) {
         return Vec::new();
     }
     if seen.iter().any(|place| place.node().is_none()) {
@@ -252,7 +258,7 @@ fn fewer_than_stated(seen: &BTreeSet<Place<'_>>, reading: &Reading, stated: &Sta
 }
 
 /// Values by subject and labels.
-type SettledValues<'a> = BTreeMap<(Place<'a>, Vec<(&'a str, &'a str)>), Vec<MeasuredValue<'a>>>;
+type SettledValues<'a> = BTreeMap<(SubjectPlace<'a>, Vec<(&'a str, &'a str)>), Vec<MeasuredValue<'a>>>;
 
 /// The values within the window, for each subject and the labels other than the window's.
 fn settled<'a>(values: impl Iterator<Item = MeasuredValue<'a>>, window: &'a Settled) -> SettledValues<'a> {
@@ -261,7 +267,7 @@ fn settled<'a>(values: impl Iterator<Item = MeasuredValue<'a>>, window: &'a Sett
         if window.contains(&value.metric.labels) {
             let labels = value.metric.labels.iter().filter(|(name, _)| **name != window.by);
             let labels = labels.map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            series.entry((Place::of_metric(value.metric), labels)).or_default().push(value);
+            series.entry((SubjectPlace::of_metric(value.metric), labels)).or_default().push(value);
         }
     }
     series

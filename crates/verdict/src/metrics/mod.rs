@@ -41,7 +41,7 @@ use crate::{
 };
 
 use measured::{ByName, Measured};
-use place::Place;
+use place::SubjectPlace;
 use suspects::Evidence;
 
 /// Code of the finding of a pair of nodes whose program failed.
@@ -68,7 +68,7 @@ pub(crate) fn judge(
     let directed = directed(evidence.reading, criteria);
     let reading = &*directed;
     let evidence = &RunEvidence { reading, ..*evidence };
-    let mut found = Found::default();
+    let mut found = FoundReasons::default();
     found.reasons.extend(sanity::job_of_metrics(evidence));
     ended(reading, &mut found);
     if !evidence.missing_nodes.is_empty() {
@@ -97,7 +97,7 @@ pub(crate) fn judge(
     if found.reasons.iter().all(|reason| reason.weighs == Verdict::Pass) {
         found.add(Verdict::Pass, "METRICS_GOOD", good(reading));
     }
-    let Found { mut reasons, mut evidence, pairs: bad_pairs } = found;
+    let FoundReasons { mut reasons, mut evidence, pairs: bad_pairs } = found;
     for (name, bad) in bad_pairs {
         let is_bad = |metric: &Metric| bad.iter().any(|other| std::ptr::eq(*other, metric));
         let measured = by_name.named(name).iter().filter(|metric| metric.value.is_some());
@@ -135,21 +135,21 @@ pub(crate) fn hardware(
     criteria: Option<&Criteria>,
 ) -> (Vec<Reason>, Vec<Suspect>) {
     let rule = criteria.map(|criteria| criteria.evidence).unwrap_or_default();
-    let mut found = Found::default();
+    let mut found = FoundReasons::default();
     hardware::judge(evidence, rule, &mut found);
     (found.reasons, suspects::suspects(found.evidence, evidence.reading))
 }
 
 /// Reasons, and the evidence against subjects.
 #[derive(Default)]
-struct Found<'a> {
+struct FoundReasons<'a> {
     reasons: Vec<Reason>,
     evidence: Vec<Evidence>,
     /// Bad values of pairs, by the name of the metric.
     pairs: BTreeMap<&'a str, Vec<&'a Metric>>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundReasons<'a> {
     fn add(&mut self, weighs: Verdict, code: &'static str, text: String) {
         self.reasons.push(Reason::new(weighs, code, text));
     }
@@ -182,7 +182,7 @@ fn failed_pairs(reading: &Reading) -> Vec<Evidence> {
     pairs::evidence(PAIR_FAILED, good.chain(failed.iter().map(|subject| (*subject, false))))
 }
 
-fn ended(reading: &Reading, found: &mut Found<'_>) {
+fn ended(reading: &Reading, found: &mut FoundReasons<'_>) {
     let error = reading.first_error.as_deref();
     match reading.ended {
         // An error in a complete log is stated by its findings or by unmeasured values; the line itself is no evidence of a defect.
@@ -207,7 +207,7 @@ fn ended(reading: &Reading, found: &mut Found<'_>) {
 
 /// Results that the program itself states as 1 (good) or 0 (bad), such as `gpu_burn.passed`. A criterion that bounds the
 /// metric replaces this rule.
-fn statements<'a>(reading: &'a Reading, criteria: &'a Criteria, found: &mut Found<'a>) {
+fn statements<'a>(reading: &'a Reading, criteria: &'a Criteria, found: &mut FoundReasons<'a>) {
     let mut failed: BTreeMap<&str, Vec<&Metric>> = BTreeMap::new();
     for metric in stated(reading, criteria) {
         match metric.value {
@@ -222,10 +222,10 @@ fn statements<'a>(reading: &'a Reading, criteria: &'a Criteria, found: &mut Foun
     }
     for (name, metrics) in failed {
         let accused: BTreeSet<_> =
-            reading.findings.iter().map(|finding| Place::of(&finding.subject)).collect();
+            reading.findings.iter().map(|finding| SubjectPlace::of(&finding.subject)).collect();
         // If the subject also has a finding, the finding is the reason, with the severity of the finding.
         let without: Vec<_> =
-            metrics.iter().filter(|metric| !accused.contains(&Place::of_metric(metric))).collect();
+            metrics.iter().filter(|metric| !accused.contains(&SubjectPlace::of_metric(metric))).collect();
         for metric in without.iter().copied().copied() {
             found.blame_value(metric, 0.9);
         }
@@ -248,7 +248,7 @@ fn stated<'a>(reading: &'a Reading, criteria: &'a Criteria) -> impl Iterator<Ite
 }
 
 /// A pass needs a bound on at least one value: a criterion, a baseline, or the program's own statement.
-fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, found: &mut Found<'_>) {
+fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, found: &mut FoundReasons<'_>) {
     let bounded = criteria.metrics.iter().any(MetricCriterion::bounds)
         || criteria.data_only
         || standard.baseline.is_some()
@@ -262,7 +262,7 @@ fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, foun
 
 fn good(reading: &Reading) -> String {
     let values = reading.metrics.iter().filter(|metric| metric.value.is_some()).count() as u64;
-    let subjects: BTreeSet<_> = reading.metrics.iter().map(Place::of_metric).collect();
+    let subjects: BTreeSet<_> = reading.metrics.iter().map(SubjectPlace::of_metric).collect();
     let are = if values == 1 { "is" } else { "are" };
     let (values, subjects) = (count(values, "value"), count(subjects.len() as u64, "subject"));
     format!("{values} of {subjects} {are} complete and within their bounds")

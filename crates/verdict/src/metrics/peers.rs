@@ -5,13 +5,13 @@ use model::{Peers, Verdict};
 use crate::statistics::{deviation, median};
 
 use super::{
-    Found, listed,
+    FoundReasons, listed,
     measured::{MeasuredValue, worse_by},
 };
 
 /// Compares each subject with the median of all subjects. Both estimators ignore up to half of the subjects, so that a bad
 /// subject does not widen its own tolerance.
-pub(super) fn judge<'a>(group: &[MeasuredValue<'a>], name: &str, peers: Peers, found: &mut Found<'a>) {
+pub(super) fn judge<'a>(group: &[MeasuredValue<'a>], name: &str, peers: Peers, found: &mut FoundReasons<'a>) {
     if group.len() < peers.at_least as usize {
         let text = format!(
             "{name} has {} comparable subjects, and the comparison needs {}",
@@ -60,18 +60,18 @@ pub(super) const LEVEL_GAP: f64 = 4.0;
 
 /// Values of the subjects at a second level, which is healthy.
 #[derive(Clone, Copy)]
-struct Level {
+struct SecondLevel {
     middle: f64,
     width: f64,
 }
 
-impl Level {
+impl SecondLevel {
     fn has(&self, value: f64) -> bool {
         (value - self.middle).abs() <= self.width
     }
 }
 
-impl std::fmt::Display for Level {
+impl std::fmt::Display for SecondLevel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.middle.fmt(f)
     }
@@ -83,7 +83,7 @@ fn second_level(
     worse: &[&MeasuredValue<'_>],
     (all, middle, scale): (usize, f64, f64),
     spreads: f64,
-) -> Option<Level> {
+) -> Option<SecondLevel> {
     let count = worse.len();
     if count < LEVEL_SUBJECTS || (count as f64) < LEVEL_SHARE * all as f64 {
         return None;
@@ -92,7 +92,7 @@ fn second_level(
     let own_scale = deviation(worse.iter().map(|value| value.value), own);
     let distance = (middle - own).abs();
     let resolution = worse.iter().filter_map(|value| value.metric.resolution).fold(0.0, f64::max);
-    let level = Level { middle: own, width: (spreads * own_scale).max(resolution).min(distance / 2.0) };
+    let level = SecondLevel { middle: own, width: (spreads * own_scale).max(resolution).min(distance / 2.0) };
     let members = worse.iter().filter(|value| level.has(value.value)).count();
     let is_level = distance <= LEVEL_DISTANCE * middle.abs()
         && distance >= LEVEL_GAP * scale.max(own_scale)
