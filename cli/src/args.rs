@@ -409,7 +409,7 @@ pub enum CliCommand {
     },
     /// Run as a local build supervisor or node. Started by other commands.
     #[command(hide = true, subcommand)]
-    Host(Host),
+    Host(HostCommand),
 }
 
 impl CliCommand {
@@ -482,7 +482,7 @@ pub enum Decide {
 
 /// Processes that outlive the command that started them.
 #[derive(Debug, Subcommand)]
-pub enum Host {
+pub enum HostCommand {
     /// Supervise the build of a folder.
     Build {
         /// Folder of the build.

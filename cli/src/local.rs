@@ -25,7 +25,7 @@ use model::{CheckIndex, Fact, Limits, RunId, Span};
 use provisioner::{Providers, Provisioner};
 use run_index::{Elsewhere, Pace, RunIndex, RunReport};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
-use supervisor::Program;
+use supervisor::OwnProgram;
 use tokio::sync::watch;
 use warehouse::Sqlite;
 
@@ -325,13 +325,13 @@ impl Bus for Upstream {
     }
 }
 
-fn builds(data: &DataFolder, program: &Program) -> Arc<LocalBuilds> {
+fn builds(data: &DataFolder, program: &OwnProgram) -> Arc<LocalBuilds> {
     let builds = supervisor::BuildFolder::new(data.path("host").join("builds"), program.clone());
     Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store), Some(data.path("secrets"))))
 }
 
 /// Clusters of a data folder, on a host with `gpus` GPUs.
-pub fn clusters(data: &DataFolder, program: Program, clock: &Arc<dyn Clock>, gpus: u32) -> Providers {
+pub fn clusters(data: &DataFolder, program: OwnProgram, clock: &Arc<dyn Clock>, gpus: u32) -> Providers {
     let builds = builds(data, &program);
     let deployed =
         DeployedClusters::new(&clusters::KINDS, builds, Arc::clone(&data.store), Arc::clone(clock));
@@ -340,8 +340,8 @@ pub fn clusters(data: &DataFolder, program: Program, clock: &Arc<dyn Clock>, gpu
 }
 
 /// This program, for starting nodes and build supervisors.
-pub fn program() -> Result<Program, CliError> {
-    Program::this().map_err(CliError::infrastructure)
+pub fn program() -> Result<OwnProgram, CliError> {
+    OwnProgram::this().map_err(CliError::infrastructure)
 }
 
 /// Name of the warehouse file in a data folder.

@@ -31,7 +31,7 @@ use service::telemetry::{self, LogFormat};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    args::{Channels, Cli, CliCommand, Host},
+    args::{Channels, Cli, CliCommand, HostCommand},
     complete,
     exit::{CliError, Exit},
     local::DataFolder,
@@ -174,10 +174,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             Ok(Exit::Pass)
         }
         CliCommand::Man { save } => manual(save.as_deref()),
-        CliCommand::Host(Host::Build { folder }) => block_on(async {
+        CliCommand::Host(HostCommand::Build { folder }) => block_on(async {
             supervisor::supervise(&folder).await.map(|()| Exit::Pass).map_err(CliError::infrastructure)
         }),
-        CliCommand::Host(Host::Node { folder, name }) => {
+        CliCommand::Host(HostCommand::Node { folder, name }) => {
             supervisor::serve(&folder, &name).map(|()| Exit::Pass).map_err(CliError::infrastructure)
         }
     }

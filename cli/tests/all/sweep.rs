@@ -24,7 +24,7 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
 
     fs::create_dir_all(&data).unwrap();
     // The clusters have no lease holder, as after a power failure: the process that created them has ended.
-    let program = supervisor::Program(vec![env!("CARGO_BIN_EXE_burnin").into(), "host".into()]);
+    let program = supervisor::OwnProgram(vec![env!("CARGO_BIN_EXE_burnin").into(), "host".into()]);
     let clusters =
         supervisor::ClusterFolder::new(data.canonicalize().unwrap().join("host/clusters"), program);
     let soon = |after: Duration| (chrono::Utc::now() + after).into();

@@ -23,7 +23,7 @@ pub use outputs::{ArtifactObjects, Artifacts, AvailableSecrets, InlineSecret, Se
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BuildConfig {
     /// Steps, at least one.
-    pub steps: Vec<Step>,
+    pub steps: Vec<BuildStep>,
     /// Time limit of the whole build; 3600s when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
@@ -62,7 +62,8 @@ pub struct BuildConfig {
 /// One step of a build: a program or a script in a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Step {
+#[schemars(rename = "Step")]
+pub struct BuildStep {
     /// The builder image.
     pub name: String,
     /// Name for `waitFor` in other steps.

@@ -119,9 +119,9 @@ impl FromStr for AuthMode {
     }
 }
 
-struct Subscription(String);
+struct NamedSubscription(String);
 
-impl FromStr for Subscription {
+impl FromStr for NamedSubscription {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -198,7 +198,7 @@ impl Platform {
         let log = env.or("BURNIN_LOG", "info".to_owned());
         let log_format = env.or("BURNIN_LOG_FORMAT", LogFormatName::Google);
         let otlp = env.optional("OTEL_EXPORTER_OTLP_ENDPOINT");
-        let subscription = env.optional::<Subscription>("BURNIN_PULL");
+        let subscription = env.optional::<NamedSubscription>("BURNIN_PULL");
         let cluster = env.optional("BURNIN_CLUSTER")?;
         let project: String = project?;
         let log_format = match log_format? {
@@ -219,7 +219,11 @@ impl Platform {
             log: log?,
             log_format,
             otlp: otlp?,
-            pull: subscription?.map(|Subscription(subscription)| Pull { subscription, cluster, idle: IDLE }),
+            pull: subscription?.map(|NamedSubscription(subscription)| Pull {
+                subscription,
+                cluster,
+                idle: IDLE,
+            }),
         })
     }
 }

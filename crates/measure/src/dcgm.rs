@@ -19,7 +19,7 @@ use crate::{
     format::{Format, Known, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
-    number::{Number, count},
+    number::{PrintedNumber, count},
     out::Out,
 };
 
@@ -260,9 +260,9 @@ fn put(title: &str, entity: &Entity, outcome: &Outcome<'_>, out: &mut Out) {
         metric = metric.label("gpus", &gpus.join(","));
     }
     if text.eq_ignore_ascii_case("pass") {
-        metric.value(Number { value: 1.0, resolution: None }, line);
+        metric.value(PrintedNumber { value: 1.0, resolution: None }, line);
     } else if outcome.is_bad() {
-        metric.value(Number { value: 0.0, resolution: None }, line);
+        metric.value(PrintedNumber { value: 0.0, resolution: None }, line);
     } else {
         let reason = info.into_iter().flat_map(JsonValue::items).find_map(JsonValue::text);
         let reason = reason.or_else(|| info?.text()).unwrap_or_default();

@@ -13,7 +13,7 @@ use model::{
 use crate::{
     format::{Format, Known, Reader},
     lines::{Line, Lines},
-    number::{Number, count, number},
+    number::{PrintedNumber, count, number},
     out::Out,
     text::{SearchPhrase, words},
 };
@@ -70,9 +70,9 @@ struct Burn {
 
 #[derive(Clone, Copy, Default)]
 struct BurnProgress {
-    rate: Option<Number>,
-    errors: Option<Number>,
-    temperature: Option<Number>,
+    rate: Option<PrintedNumber>,
+    errors: Option<PrintedNumber>,
+    temperature: Option<PrintedNumber>,
     /// The process ended early; its number of errors is -1.
     died: bool,
 }
@@ -173,7 +173,7 @@ impl Burn {
         };
         if self.tested.insert(index) {
             let gpu = self.device(index);
-            out.put(&PASSED).gpu(gpu).value(Number { value: passed, resolution: None }, line.number);
+            out.put(&PASSED).gpu(gpu).value(PrintedNumber { value: passed, resolution: None }, line.number);
             if passed == 0.0 {
                 let died = self.gpus.get(index as usize).is_some_and(|gpu| gpu.died);
                 let severity = if died { Severity::Unknown } else { Severity::WrongData };
@@ -210,7 +210,7 @@ impl Burn {
     }
 }
 
-fn largest(old: Option<Number>, new: Option<Number>) -> Option<Number> {
+fn largest(old: Option<PrintedNumber>, new: Option<PrintedNumber>) -> Option<PrintedNumber> {
     match (old, new) {
         (Some(old), Some(new)) if old.value >= new.value => Some(old),
         (old, new) => new.or(old),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use memchr::{memchr_iter, memchr2};
 
 use crate::{
-    number::{Number, number},
+    number::{PrintedNumber, number},
     text::{SearchPhrase, find_near},
 };
 
@@ -369,7 +369,7 @@ impl<'d> JsonValue<'d> {
     }
 
     /// The number, printed with or without quotes.
-    pub(crate) fn number(self) -> Option<Number> {
+    pub(crate) fn number(self) -> Option<PrintedNumber> {
         self.text().and_then(|text| number(&text))
     }
 

@@ -13,12 +13,12 @@ const LONGEST: usize = 64;
 
 /// A finite number and the distance of two adjacent printed values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Number {
+pub(crate) struct PrintedNumber {
     pub(crate) value: f64,
     pub(crate) resolution: Option<f64>,
 }
 
-impl Number {
+impl PrintedNumber {
     /// The number with the resolution of a text with `digits` significant digits, of which trailing zeros were omitted.
     pub(crate) fn with_digits(self, digits: i32) -> Self {
         let magnitude = if self.value == 0.0 { 0.0 } else { self.value.abs().log10().floor() };
@@ -31,7 +31,7 @@ impl Number {
 /// Reads a decimal number that makes up the whole text: `51.47`, `-3`, `9.5e-05`.
 ///
 /// `inf`, `nan`, hexadecimal numbers, thousands separators and anything after the number yield `None`.
-pub(crate) fn number(text: &str) -> Option<Number> {
+pub(crate) fn number(text: &str) -> Option<PrintedNumber> {
     let bytes = text.as_bytes();
     if bytes.len() > LONGEST {
         return None;
@@ -77,7 +77,7 @@ pub(crate) fn number(text: &str) -> Option<Number> {
         Some(value) => value,
         None => text.parse().ok().filter(|value: &f64| value.is_finite())?,
     };
-    Some(Number { value, resolution: power(step) })
+    Some(PrintedNumber { value, resolution: power(step) })
 }
 
 /// An integer times ten to the power `step`, if one operation on exact operands yields it: then it is the nearest floating-point
@@ -147,7 +147,7 @@ mod tests {
             (".5", 0.5, 0.1),
             ("5.", 5.0, 1.0),
         ] {
-            assert_eq!(number(text), Some(Number { value, resolution: Some(step) }), "{text}");
+            assert_eq!(number(text), Some(PrintedNumber { value, resolution: Some(step) }), "{text}");
         }
         assert_eq!(number("1e-40").unwrap().resolution, None);
     }

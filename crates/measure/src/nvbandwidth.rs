@@ -15,7 +15,7 @@ use crate::{
     format::{Format, Known, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
-    number::{Number, count, number},
+    number::{PrintedNumber, count, number},
     out::{Out, Put, short},
     text::words,
 };
@@ -138,7 +138,7 @@ impl PrintedMatrix {
     /// Adds one value. A GPU is not measured with itself.
     fn value(&mut self, test: &TestName, (row, column): (u32, u32), text: &str, line: u64, out: &mut Out) {
         let number = number(text);
-        if let Some(Number { value, resolution }) = number {
+        if let Some(PrintedNumber { value, resolution }) = number {
             self.sum += value;
             self.rounding += resolution.unwrap_or(0.0) / 2.0;
         }
@@ -165,7 +165,7 @@ impl PrintedMatrix {
     }
 
     /// Whether the printed sum equals the sum of the values, within rounding.
-    fn agrees(&self, sum: Number) -> bool {
+    fn agrees(&self, sum: PrintedNumber) -> bool {
         let rounding = self.rounding + sum.resolution.unwrap_or(0.0) / 2.0;
         (self.sum - sum.value).abs() <= rounding * 1.001 + sum.value.abs() * 1e-9
     }

@@ -14,7 +14,7 @@ use model::{
 use crate::{
     format::{Format, Reader},
     lines::{Line, Lines},
-    number::{Number, count, number},
+    number::{PrintedNumber, count, number},
     out::{Out, short},
     text::{SearchPhrase, trim},
 };
@@ -301,7 +301,7 @@ impl Smi {
             _ => None,
         };
         if let Some(flag) = flag {
-            metric.value(Number { value: flag, resolution: None }, line.number);
+            metric.value(PrintedNumber { value: flag, resolution: None }, line.number);
         } else {
             let (text, unit) = value.split_once(' ').unwrap_or((value, ""));
             let text =

@@ -13,7 +13,7 @@ use model::{
 use crate::{
     format::{Format, Known, Reader},
     lines::{Line, Lines},
-    number::{Number, number},
+    number::{PrintedNumber, number},
     out::{Out, SHORT, short},
     text::{SearchPhrase, find_near, leading_spaces, trim, words},
 };
@@ -60,7 +60,7 @@ struct Osu {
     sized: bool,
     validated: Option<usize>,
     /// Numbers of the row, one per column; a row with other columns is broken.
-    numbers: Vec<Option<Number>>,
+    numbers: Vec<Option<PrintedNumber>>,
     rows: u64,
     ended: bool,
     failed: bool,

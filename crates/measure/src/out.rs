@@ -12,7 +12,7 @@ use model::{
     metric::{Better, Finding, Gpu, Labels, Metric, Scope, Severity, Subject},
 };
 
-use crate::{known::Known, number::Number, recent::Recent, text::trim};
+use crate::{known::Known, number::PrintedNumber, recent::Recent, text::trim};
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
 const MAX_BYTES: usize = 13 << 20;
@@ -565,8 +565,8 @@ impl Put<'_> {
 
     /// Adds the metric with a value.
     #[inline]
-    pub(crate) fn value(self, number: Number, line: u64) {
-        let Number { value, resolution } = number;
+    pub(crate) fn value(self, number: PrintedNumber, line: u64) {
+        let PrintedNumber { value, resolution } = number;
         self.set(|metric| (metric.value, metric.resolution) = (Some(value), resolution)).finish(line);
     }
 
@@ -642,7 +642,7 @@ mod tests {
     fn serials(gpus: Vec<Gpu>) -> Vec<Option<String>> {
         static KNOWN: Known = Known::new("a.b", "1", Better::None, Scope::Gpu, "A value");
         let mut out = Out { reading: Reading { gpus, ..Reading::default() }, ..Out::default() };
-        let one = Number { value: 1.0, resolution: None };
+        let one = PrintedNumber { value: 1.0, resolution: None };
         for subject in [(0, Some(1)), (1, Some(1)), (0, None)] {
             out.put(&KNOWN).gpu(subject.0).subject(|own| own.rank = subject.1).value(one, 1);
             let subject = Subject { rank: subject.1, ..Subject::gpu(subject.0) };

@@ -17,7 +17,7 @@ use crate::{
     text, words,
 };
 
-use devices::Devices;
+use devices::HandoverDevices;
 
 /// The document as Markdown. `stories`: one for each check, in order, or one for a single benchmark, all of the same run.
 #[must_use]
@@ -39,7 +39,7 @@ pub fn handover(stories: &[Story<'_>]) -> String {
     requested(&mut out, stories);
     results(&mut out, stories);
     measurements::write(&mut out, stories);
-    let devices = Devices::of(stories);
+    let devices = HandoverDevices::of(stories);
     devices.write(&mut out);
     not_measured(&mut out, stories, &devices);
     out
@@ -107,7 +107,7 @@ fn results(out: &mut String, stories: &[Story<'_>]) {
     *out += "\nCriteria and logs are identified by the beginning of their SHA-256.\n";
 }
 
-fn not_measured(out: &mut String, stories: &[Story<'_>], devices: &Devices) {
+fn not_measured(out: &mut String, stories: &[Story<'_>], devices: &HandoverDevices) {
     let mut lines = Vec::new();
     let Some(run) = stories.first().and_then(|story| story.run) else { return };
     for (name, reason) in &run.state.workflow.excluded {

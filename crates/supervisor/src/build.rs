@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Program, lock_files,
+    OwnProgram, lock_files,
     process::{self, SupervisedGroup},
 };
 
@@ -66,12 +66,12 @@ pub enum BuildState {
 #[derive(Clone, Debug)]
 pub struct BuildFolder {
     root: PathBuf,
-    program: Program,
+    program: OwnProgram,
 }
 
 impl BuildFolder {
     /// Builds under `root`, supervised by `program`, which must call [`supervise`] with its last argument.
-    pub fn new(root: impl Into<PathBuf>, program: Program) -> Self {
+    pub fn new(root: impl Into<PathBuf>, program: OwnProgram) -> Self {
         Self { root: root.into(), program }
     }
 

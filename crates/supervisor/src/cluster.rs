@@ -11,7 +11,7 @@ use std::{
 use model::{Cluster, ClusterAccess, Deleted, Timestamp};
 
 use crate::{
-    Program,
+    OwnProgram,
     build::wait_for,
     cluster_request::{ClusterRequest, read},
     job::JobFolder,
@@ -40,13 +40,13 @@ pub enum ClusterState {
 #[derive(Clone, Debug)]
 pub struct ClusterFolder {
     root: PathBuf,
-    program: Program,
+    program: OwnProgram,
 }
 
 impl ClusterFolder {
     /// Clusters under `root`, whose nodes run `program`, which must call [`crate::serve`] with its last two
     /// arguments.
-    pub fn new(root: impl Into<PathBuf>, program: Program) -> Self {
+    pub fn new(root: impl Into<PathBuf>, program: OwnProgram) -> Self {
         Self { root: root.into(), program }
     }
 

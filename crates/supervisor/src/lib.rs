@@ -50,9 +50,9 @@ fn passes(name: &OsStr) -> bool {
 
 /// The command that starts this program in another role: the program and its first arguments.
 #[derive(Clone, Debug)]
-pub struct Program(pub Vec<OsString>);
+pub struct OwnProgram(pub Vec<OsString>);
 
-impl Program {
+impl OwnProgram {
     /// Starts a process that outlives this process: in its own group, without this process's terminal, with output to
     /// `log`.
     fn spawn(&self, arguments: &[&OsStr], env: &[(&str, &OsStr)], log: &Path) -> io::Result<()> {

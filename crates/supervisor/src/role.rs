@@ -6,12 +6,12 @@ use std::{
     path::Path,
 };
 
-use crate::{Program, node, supervise};
+use crate::{OwnProgram, node, supervise};
 
 /// First argument of a role.
 const HOST: &str = "host";
 
-impl Program {
+impl OwnProgram {
     /// The running program, which must call [`role`] first.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 use model::{Timestamp, Verdict};
 
 use crate::{
-    FindingRow, Load, Measured, MeasurementRow, MetricRow, NodeResultRow, PastQuery, VerdictRow, Warehouse,
+    FindingRow, Load, MeasurementKind, MeasurementRow, MetricRow, NodeResultRow, PastQuery, VerdictRow,
+    Warehouse,
 };
 
 /// Checks loads, and that they are read back unchanged. The warehouse must be empty.
@@ -338,10 +339,10 @@ async fn checks_of_a_run(warehouse: &dyn Warehouse) {
             newest: 9,
             measured,
         };
-        let past = warehouse.past(&wanted(Measured::Table)).await.expect("the past");
+        let past = warehouse.past(&wanted(MeasurementKind::Table)).await.expect("the past");
         let sizes: Vec<_> = past[0].table.rows.iter().map(|row| row.size_bytes).collect();
         assert_eq!((past.len(), sizes), (1, vec![size_bytes]), "only the rows of {check}");
-        let past = warehouse.past(&wanted(Measured::Metrics)).await.expect("the past");
+        let past = warehouse.past(&wanted(MeasurementKind::Metrics)).await.expect("the past");
         let metrics = &past[0].metrics;
         assert_eq!((past.len(), metrics.len(), &*metrics[1].name), (1, 2, &*format!("metric.{check}")));
         assert_eq!(

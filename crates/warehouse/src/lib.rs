@@ -22,7 +22,7 @@ mod sqlite;
 mod views;
 
 pub use location::WarehouseLocation;
-pub use past::{Measured, Past, PastQuery};
+pub use past::{MeasurementKind, Past, PastQuery};
 pub use rows::{FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, RunRow, SharedText, VerdictRow};
 pub use schema::{ColumnType, TABLES, TableColumn, WarehouseTable};
 pub use sqlite::Sqlite;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Error, Warehouse,
-    past::{Measured, Past, PastQuery},
+    past::{MeasurementKind, Past, PastQuery},
     rows::{FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, RunRow, VerdictRow},
     schema::{ColumnType, TABLES, TableColumn, WarehouseTable},
     views::VIEWS,
@@ -151,8 +151,10 @@ impl Warehouse for Sqlite {
             runs.dedup_by(|a, b| a.run == b.run);
             let past = |verdict: &VerdictRow| {
                 Ok(match wanted.measured {
-                    Measured::Table => Past::of(verdict, &measurements(connection, &verdict.run)?, &[]),
-                    Measured::Metrics => Past::of(verdict, &[], &metrics(connection, &verdict.run)?),
+                    MeasurementKind::Table => {
+                        Past::of(verdict, &measurements(connection, &verdict.run)?, &[])
+                    }
+                    MeasurementKind::Metrics => Past::of(verdict, &[], &metrics(connection, &verdict.run)?),
                 })
             };
             runs.iter().map(past).collect()

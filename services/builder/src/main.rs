@@ -11,7 +11,7 @@ use builder::{Builder, notification::Notified};
 use gcp::{Parts, Unfit, Wiring};
 use model::Span;
 use service::Publisher;
-use supervisor::Program;
+use supervisor::OwnProgram;
 
 struct Config {
     artefacts: gcp::StorageLocation,
@@ -54,7 +54,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let store = || wiring.store(&config.artefacts);
     let (project, location) = match config.builds {
         BuildLocation::Here(folder) => {
-            let (store, builds) = (store()?, supervisor::BuildFolder::new(folder, Program::this()?));
+            let (store, builds) = (store()?, supervisor::BuildFolder::new(folder, OwnProgram::this()?));
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             return Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
         }

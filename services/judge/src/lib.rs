@@ -53,7 +53,7 @@ impl Judge {
         Self { artefacts, history, pins }
     }
 
-    async fn judge(&self, id: &CommandId, case: &Case<'_>) -> Result<Fact, PortError> {
+    async fn judge(&self, id: &CommandId, case: &JudgedCase<'_>) -> Result<Fact, PortError> {
         let object = Artefacts::folder(id) + OBJECT;
         let stored = match self.artefacts.get(&object).await.map_err(damaged)? {
             Some(stored) => stored,
@@ -73,7 +73,7 @@ impl Judge {
         }))
     }
 
-    async fn reach(&self, id: &CommandId, case: &Case<'_>) -> Result<Stored, PortError> {
+    async fn reach(&self, id: &CommandId, case: &JudgedCase<'_>) -> Result<Stored, PortError> {
         let reader = LogReader::of(case.program)?;
         let (logs, clues) = self.listen(case, &reader).await.map_err(damaged)?;
         let parsed = Measurements::of(&id.run, case.logs, case.job_attempt, logs);
@@ -166,7 +166,7 @@ impl Judge {
     }
 
     /// The baseline named in the workflow file, or else the pinned one.
-    async fn fixed(&self, case: &Case<'_>) -> Result<Option<Fixed>, PortError> {
+    async fn fixed(&self, case: &JudgedCase<'_>) -> Result<Option<Fixed>, PortError> {
         if let Some(baseline) = case.pinned()? {
             return Ok(Some(Fixed { baseline, pin: None }));
         }
@@ -186,7 +186,7 @@ impl Judge {
     /// Parses all logs of the attempt. Logs with measurements are judged; the other logs may contain errors.
     async fn listen(
         &self,
-        case: &Case<'_>,
+        case: &JudgedCase<'_>,
         reader: &LogReader,
     ) -> Result<(Vec<ParsedLog>, Vec<Clues>), ArtefactError> {
         let reader = reader.clone();
@@ -225,7 +225,7 @@ fn suspects(judgement: &Judgement) -> Vec<VerdictSuspect> {
     nodes
 }
 
-struct Case<'a> {
+struct JudgedCase<'a> {
     workflow: &'a str,
     check: Option<&'a str>,
     requested_at: Option<Timestamp>,
@@ -241,7 +241,7 @@ struct Case<'a> {
     soak: Option<&'a SoakRounds>,
 }
 
-impl Case<'_> {
+impl JudgedCase<'_> {
     /// Fingerprint fields that no log contains.
     fn setup(&self) -> Fingerprint {
         let system = self.spec.map(|spec| match spec {
@@ -314,7 +314,7 @@ impl Worker for Judge {
         else {
             return Err(CommandError::Permanent("the judge handles only run.judge".to_owned()));
         };
-        let case = Case {
+        let case = JudgedCase {
             workflow,
             check: check.as_deref(),
             requested_at: *requested_at,

@@ -13,7 +13,7 @@ use verdict::{
     directed,
     repeat::{self, RepeatLevel},
 };
-use warehouse::{Measured, Past, PastQuery, Warehouse};
+use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
 
 /// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
@@ -71,7 +71,7 @@ pub async fn own(
         before,
         oldest: if is_table { MAX_RUNS } else { SINCE },
         newest: SINCE,
-        measured: if is_table { Measured::Table } else { Measured::Metrics },
+        measured: if is_table { MeasurementKind::Table } else { MeasurementKind::Metrics },
     };
     let mut past = history.past(&wanted).await?;
     for metric in past.iter_mut().flat_map(|past| &mut past.metrics) {

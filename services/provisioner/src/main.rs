@@ -13,7 +13,7 @@ use gcp::{Parts, Unfit, Wiring};
 use model::Span;
 use provisioner::{Providers, Provisioner, Sweeper, notification::Notified};
 use service::{Publisher, serve::PeriodicTask};
-use supervisor::Program;
+use supervisor::OwnProgram;
 
 struct Config {
     artefacts: gcp::StorageLocation,
@@ -61,7 +61,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let mut on_cloud_build = None;
     let (store, builds, processes): (_, Arc<dyn Builds>, _) = match config.clusters {
         BuildLocation::Here(folder) => {
-            let (store, program) = (open()?, Program::this()?);
+            let (store, program) = (open()?, OwnProgram::this()?);
             let builds = supervisor::BuildFolder::new(folder.join("builds"), program.clone());
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             let clusters = supervisor::ClusterFolder::new(folder.join("clusters"), program);

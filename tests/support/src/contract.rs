@@ -21,7 +21,7 @@ pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 pub const LOOK: Span = Span::from_secs(1);
 
 /// A service, its bus and its clock.
-pub struct Service {
+pub struct TestedService {
     name: &'static str,
     handler: Arc<dyn Handler>,
     bus: Arc<Catch>,
@@ -43,7 +43,7 @@ impl Bus for Catch {
     }
 }
 
-impl Service {
+impl TestedService {
     /// The service with the handler `worker`, which receives the service's clock.
     pub fn new<W: Worker>(worker: impl FnOnce(Arc<dyn Clock>) -> W) -> Self {
         let clock = Arc::new(ManualClock::new(START));

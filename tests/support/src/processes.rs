@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use supervisor::Program;
+use supervisor::OwnProgram;
 
 /// Starts this test binary with its test `name`, which must call [`host`].
-pub fn program(name: &str) -> Program {
+pub fn program(name: &str) -> OwnProgram {
     let this = std::env::current_exe().unwrap();
     let arguments = ["--exact", name, "--nocapture", "--test-threads=1"];
-    Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
+    OwnProgram([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
 }
 
 /// Runs as supervisor or node if the arguments request it. Does nothing in an ordinary test run.

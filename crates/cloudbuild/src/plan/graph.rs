@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
 use crate::BuildProblem;
-use crate::config::Step;
+use crate::config::BuildStep;
 
 /// For each step, the indices of the steps it waits for.
 ///
 /// A step may only name earlier steps, which is Cloud Build's rule and excludes cycles.
-pub(super) fn order(steps: &[Step], problems: &mut Vec<BuildProblem>) -> Vec<Vec<usize>> {
+pub(super) fn order(steps: &[BuildStep], problems: &mut Vec<BuildProblem>) -> Vec<Vec<usize>> {
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();
     let mut order = Vec::with_capacity(steps.len());
     for (index, step) in steps.iter().enumerate() {
@@ -38,9 +38,9 @@ pub(super) fn order(steps: &[Step], problems: &mut Vec<BuildProblem>) -> Vec<Vec
 
 fn named(
     index: usize,
-    step: &Step,
+    step: &BuildStep,
     known: &BTreeMap<&str, usize>,
-    steps: &[Step],
+    steps: &[BuildStep],
     problems: &mut Vec<BuildProblem>,
 ) -> Vec<usize> {
     let mut waits = Vec::new();

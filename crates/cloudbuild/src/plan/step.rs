@@ -20,7 +20,7 @@ impl StepContext<'_> {
     pub(super) fn plan(
         &self,
         index: usize,
-        step: &config::Step,
+        step: &config::BuildStep,
         wait_for: Vec<usize>,
         templates: &mut Templates,
         problems: &mut Vec<BuildProblem>,
@@ -89,7 +89,7 @@ impl StepContext<'_> {
         &self,
         at: &str,
         index: usize,
-        step: &config::Step,
+        step: &config::BuildStep,
         image: &str,
         templates: &mut Templates,
         problems: &mut Vec<BuildProblem>,
@@ -135,7 +135,7 @@ impl StepContext<'_> {
     fn env(
         &self,
         at: &str,
-        step: &config::Step,
+        step: &config::BuildStep,
         templates: &mut Templates,
         problems: &mut Vec<BuildProblem>,
     ) -> Vec<(String, String)> {
@@ -160,7 +160,7 @@ impl StepContext<'_> {
         &self,
         at: &str,
         index: usize,
-        step: &config::Step,
+        step: &config::BuildStep,
         env: &[(String, String)],
         problems: &mut Vec<BuildProblem>,
     ) -> Vec<(String, Secret)> {

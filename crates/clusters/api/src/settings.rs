@@ -11,7 +11,7 @@ use service::PortError;
 use crate::layout::{ClusterLayout, Substitution};
 
 /// Reads a file that settings name, as UTF-8 text; the error is a message.
-pub type ReadFile<'a> = &'a mut dyn FnMut(&Path) -> Result<String, String>;
+pub type FileReader<'a> = &'a mut dyn FnMut(&Path) -> Result<String, String>;
 
 /// Invalid settings, each as field and expectation. The field is empty if the settings as a whole cannot be read.
 pub type SettingsProblems = Vec<(String, String)>;
@@ -38,7 +38,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
 
     /// Replaces the paths of files in the settings of a workflow file by the contents of the files. `read`: reads a
     /// file by its path relative to the workflow file.
-    fn inline(_: &mut Value, _read: ReadFile<'_>) -> SettingsProblems {
+    fn inline(_: &mut Value, _read: FileReader<'_>) -> SettingsProblems {
         Vec::new()
     }
 

@@ -4,7 +4,7 @@ mod rules;
 
 use std::collections::BTreeMap;
 
-use cluster_api::{ClusterLayout, ReadFile, Settings, SettingsProblems};
+use cluster_api::{ClusterLayout, FileReader, Settings, SettingsProblems};
 use model::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -168,7 +168,7 @@ impl Settings for Hosts {
     const DESCRIPTION: &'static str = "Machines reached by ssh; Open MPI's mpirun starts the ranks.";
     const LEAST: &'static str = r#"{"hosts": [{"name": "host"}]}"#;
 
-    fn inline(settings: &mut Value, read: ReadFile<'_>) -> SettingsProblems {
+    fn inline(settings: &mut Value, read: FileReader<'_>) -> SettingsProblems {
         let Some(path) = settings.get("hostfile").and_then(Value::as_str).map(str::to_owned) else {
             return Vec::new();
         };

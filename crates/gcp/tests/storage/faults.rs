@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use ledger::{Creation, Digest, Store, StoreError};
-use storage_standin::{Fault, FaultKind, RequestKind};
+use storage_standin::{Fault, FaultKind, StorageRequest};
 use tokio::io::AsyncReadExt;
 
 use super::{BUCKET, patience, standin, store, store_of_streams};
@@ -51,7 +51,7 @@ async fn a_create_states_whether_it_wrote_the_object_even_after_a_lost_response(
     for (kind, expected) in table {
         let standin = standin(Duration::ZERO).await;
         let store = store(&standin);
-        standin.fault(RequestKind::Insert, kind);
+        standin.fault(StorageRequest::Insert, kind);
         let created = store.create("name", body.clone()).await;
         assert_eq!(outcome(&created, |creation| *creation), expected, "{kind:?}");
         assert_eq!(standin.heal(), 0, "{kind:?} occurred");
@@ -74,7 +74,10 @@ async fn a_rate_limited_name_is_read_back() {
     assert_eq!(store.create("name", "second".into()).await.unwrap(), Creation::Exists);
     assert!(began.elapsed() < patience().attempt, "no second attempt is needed");
     let requests = standin.requests();
-    assert_eq!(requests, [(RequestKind::Insert, 200), (RequestKind::Insert, 429), (RequestKind::Get, 200)]);
+    assert_eq!(
+        requests,
+        [(StorageRequest::Insert, 200), (StorageRequest::Insert, 429), (StorageRequest::Get, 200)]
+    );
 }
 
 #[tokio::test]
@@ -82,9 +85,9 @@ async fn a_taken_name_may_answer_403_to_an_account_that_must_not_overwrite() {
     let standin = standin(Duration::ZERO).await;
     let store = store(&standin);
     standin.put(BUCKET, "name", "first");
-    standin.fault(RequestKind::Insert, FaultKind::Refuse(403));
+    standin.fault(StorageRequest::Insert, FaultKind::Refuse(403));
     assert_eq!(store.create("name", "second".into()).await.unwrap(), Creation::Exists);
-    standin.fault(RequestKind::Start, FaultKind::Refuse(403));
+    standin.fault(StorageRequest::Start, FaultKind::Refuse(403));
     let large = Box::new(tokio::io::AsyncReadExt::take(tokio::io::repeat(1), 3 << 20));
     assert_eq!(store.create_from("name", large).await.unwrap().0, Creation::Exists);
     assert_eq!(standin.heal(), 0);
@@ -100,11 +103,11 @@ async fn no_call_exceeds_its_timeout() {
         let store = store(&standin);
         standin.put(BUCKET, "there", "x");
         for on in [
-            RequestKind::Insert,
-            RequestKind::Get,
-            RequestKind::Media,
-            RequestKind::List,
-            RequestKind::Delete,
+            StorageRequest::Insert,
+            StorageRequest::Get,
+            StorageRequest::Media,
+            StorageRequest::List,
+            StorageRequest::Delete,
         ] {
             standin.faults(Fault { on, kind, times: FOR_GOOD, after: 0 });
         }
@@ -138,7 +141,7 @@ async fn an_interrupted_read_continues_and_is_verified() {
     for kind in trouble {
         let standin = standin(Duration::ZERO).await;
         standin.put(BUCKET, "name", body.clone());
-        standin.faults(Fault { on: RequestKind::Media, kind, times: 3, after: 0 });
+        standin.faults(Fault { on: StorageRequest::Media, kind, times: 3, after: 0 });
         let mut read = Vec::new();
         store(&standin).open("name").await.unwrap().unwrap().read_to_end(&mut read).await.unwrap();
         assert!(read == body, "{kind:?}");
@@ -148,7 +151,7 @@ async fn an_interrupted_read_continues_and_is_verified() {
         let standin = standin(Duration::ZERO).await;
         let store = store(&standin);
         standin.put(BUCKET, "name", body.clone());
-        standin.fault(RequestKind::Media, kind);
+        standin.fault(StorageRequest::Media, kind);
         let mut read = Vec::new();
         let ended = store.open("name").await.unwrap().unwrap().read_to_end(&mut read).await;
         assert_eq!(
@@ -156,9 +159,9 @@ async fn an_interrupted_read_continues_and_is_verified() {
             ErrorKind::InvalidData,
             "{kind:?}: a damaged stream is an error"
         );
-        standin.fault(RequestKind::Media, kind);
+        standin.fault(StorageRequest::Media, kind);
         assert_eq!(store.read("name").await.unwrap().unwrap(), body, "{kind:?}: the second read is complete");
-        standin.faults(Fault { on: RequestKind::Media, kind, times: FOR_GOOD, after: 0 });
+        standin.faults(Fault { on: StorageRequest::Media, kind, times: FOR_GOOD, after: 0 });
         assert!(store.read("name").await.is_err(), "{kind:?}");
     }
 }
@@ -167,7 +170,7 @@ async fn an_interrupted_read_continues_and_is_verified() {
 async fn a_read_does_not_mix_two_generations_of_a_replaced_object() {
     let standin = standin(Duration::ZERO).await;
     standin.put(BUCKET, "name", vec![1; 3_000_000]);
-    standin.fault(RequestKind::Media, FaultKind::HalfAnswer);
+    standin.fault(StorageRequest::Media, FaultKind::HalfAnswer);
     let mut reader = store(&standin).open("name").await.unwrap().unwrap();
     let mut read = vec![0; 1000];
     reader.read_exact(&mut read).await.unwrap();
@@ -185,9 +188,9 @@ async fn listing_and_removing_are_retried() {
         let standin = standin(Duration::ZERO).await;
         let store = store(&standin);
         standin.put(BUCKET, "open/a", "");
-        standin.fault(RequestKind::List, kind);
+        standin.fault(StorageRequest::List, kind);
         assert_eq!(store.list("open/").await.unwrap(), ["open/a"], "{kind:?}");
-        standin.fault(RequestKind::Delete, kind);
+        standin.fault(StorageRequest::Delete, kind);
         store.remove("open/a").await.unwrap();
         assert!(standin.names(BUCKET).is_empty(), "{kind:?}");
         assert_eq!(standin.heal(), 0);
@@ -218,12 +221,12 @@ async fn a_stream_is_stored_completely_despite_faults_of_its_chunks() {
     for kind in pieces {
         let standin = standin(Duration::ZERO).await;
         let store = store_of_streams(&standin);
-        standin.fault(RequestKind::Start, FaultKind::Refuse(503));
+        standin.fault(StorageRequest::Start, FaultKind::Refuse(503));
         // The faults apply to each chunk, including the last chunk, and to a progress query.
         for after in [0, 1, 1] {
-            standin.faults(Fault { on: RequestKind::Chunk, kind, times: 1, after });
+            standin.faults(Fault { on: StorageRequest::Chunk, kind, times: 1, after });
         }
-        standin.faults(Fault { on: RequestKind::Status, kind: FaultKind::CutAfter, times: 1, after: 0 });
+        standin.faults(Fault { on: StorageRequest::Status, kind: FaultKind::CutAfter, times: 1, after: 0 });
         let stored = store.create_from("name", Box::new(Cursor::new(body.clone()))).await.unwrap();
         assert_eq!(stored, (Creation::Created, digest.clone()), "{kind:?}");
         assert!(standin.object(BUCKET, "name").unwrap().body == body, "{kind:?}");
@@ -238,7 +241,7 @@ async fn a_failed_upload_stores_no_object() {
     for kind in [FaultKind::Refuse(403), FaultKind::Refuse(503), FaultKind::StallBefore, FaultKind::CutBefore]
     {
         let standin = standin(Duration::ZERO).await;
-        standin.faults(Fault { on: RequestKind::Chunk, kind, times: FOR_GOOD, after: 1 });
+        standin.faults(Fault { on: StorageRequest::Chunk, kind, times: FOR_GOOD, after: 1 });
         let stored = store(&standin).create_from("name", Box::new(Cursor::new(body.clone()))).await;
         assert!(stored.is_err(), "{kind:?}: {stored:?}");
         assert!(standin.names(BUCKET).is_empty() && standin.unfinished() == 0, "{kind:?}");
@@ -263,7 +266,7 @@ fn breaking(bytes: Bytes) -> ledger::ObjectReader {
 #[tokio::test]
 async fn a_stream_with_another_stored_checksum_is_not_reported_as_stored() {
     let standin = standin(Duration::ZERO).await;
-    standin.faults(Fault { on: RequestKind::Chunk, kind: FaultKind::WrongCrc, times: 1, after: 2 });
+    standin.faults(Fault { on: StorageRequest::Chunk, kind: FaultKind::WrongCrc, times: 1, after: 2 });
     let stored = store_of_streams(&standin).create_from("name", Box::new(Cursor::new(stream()))).await;
     assert!(service::worker::chain(&stored.unwrap_err()).contains("CRC32C"));
 }

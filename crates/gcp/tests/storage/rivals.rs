@@ -14,7 +14,7 @@ use gcp::storage::{CloudStorage, Patience};
 use ledger::{AppendError, Creation, Digest, Ledger, Store};
 use model::{Attempt, CancelRequested, EventKey, Fact, RecordEntry, RunId, Timestamp};
 use proptest::prelude::*;
-use storage_standin::{Fault, FaultKind, RequestKind, StandIn};
+use storage_standin::{Fault, FaultKind, StandIn, StorageRequest};
 use tokio::io::AsyncWriteExt;
 
 use super::{BUCKET, standin, store};
@@ -53,7 +53,7 @@ async fn at_most_one_concurrent_creator_succeeds() {
     ] {
         let standin = standin(Duration::from_secs(1)).await;
         let store = store(&standin);
-        standin.faults(Fault { on: RequestKind::Insert, kind, times: 3, after: 0 });
+        standin.faults(Fault { on: StorageRequest::Insert, kind, times: 3, after: 0 });
         let creators = (0..8).map(|_| {
             let store = Arc::clone(&store);
             tokio::spawn(async move { store.create("name", "the same".into()).await })
@@ -86,10 +86,10 @@ fn kind() -> impl Strategy<Value = FaultKind> {
 
 fn fault() -> impl Strategy<Value = Fault> {
     let on = prop_oneof![
-        4 => Just(RequestKind::Insert),
-        1 => Just(RequestKind::Media),
-        1 => Just(RequestKind::List),
-        1 => Just(RequestKind::Get),
+        4 => Just(StorageRequest::Insert),
+        1 => Just(StorageRequest::Media),
+        1 => Just(StorageRequest::List),
+        1 => Just(StorageRequest::Get),
     ];
     (on, kind(), 1u32..4, 0u32..4).prop_map(|(on, kind, times, after)| Fault { on, kind, times, after })
 }

@@ -23,7 +23,7 @@ type Place = (String, Option<u32>);
 
 /// Known properties of one device.
 #[derive(Default)]
-struct Device {
+struct HandoverDevice {
     name: BTreeSet<String>,
     serial: BTreeSet<String>,
     bus: BTreeSet<String>,
@@ -33,9 +33,9 @@ struct Device {
 }
 
 /// All devices that the logs or the hardware evidence of the nodes name.
-pub(super) struct Devices(BTreeMap<Place, Device>);
+pub(super) struct HandoverDevices(BTreeMap<Place, HandoverDevice>);
 
-impl Devices {
+impl HandoverDevices {
     pub(super) fn of(stories: &[Story<'_>]) -> Self {
         let mut all = Self(BTreeMap::new());
         // Evidence first: it has serial number, bus id and index of each GPU, which identify the devices of the logs.
@@ -71,7 +71,7 @@ impl Devices {
         all
     }
 
-    fn add(&mut self, subject: &Subject) -> Option<&mut Device> {
+    fn add(&mut self, subject: &Subject) -> Option<&mut HandoverDevice> {
         let gpu = subject.gpu?;
         let node = subject.node.as_deref().unwrap_or_default().to_owned();
         let device = self.0.entry((node, Some(gpu))).or_default();
@@ -111,7 +111,7 @@ impl Devices {
     }
 
     pub(super) fn write(&self, out: &mut String) {
-        *out += "\n## Devices\n\n";
+        *out += "\n## HandoverDevices\n\n";
         if self.0.is_empty() {
             *out += "No log names a device.\n";
             return;
@@ -136,7 +136,7 @@ impl Devices {
 }
 
 /// The values of a device; of repeated values the median.
-fn values(device: &Device, most: usize) -> String {
+fn values(device: &HandoverDevice, most: usize) -> String {
     let value = |((name, unit), values): (&(String, String), &Vec<f64>)| {
         let middle = crate::metrics::median(values.clone()).map_or_else(String::new, number);
         cell(&text::line(&format!("{name} {middle} {unit}")))

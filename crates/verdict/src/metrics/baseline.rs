@@ -58,7 +58,7 @@ fn key(metric: &Metric) -> MetricKey {
 }
 
 /// Judged values: evidence without a direction is not part of a baseline.
-fn values(reading: &Reading) -> Values<'_> {
+fn values(reading: &Reading) -> SubjectValues<'_> {
     let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
     judged.filter_map(|metric| Some((BorrowedKey::of(metric), (metric.value?, metric)))).collect()
 }
@@ -82,7 +82,7 @@ pub(crate) struct LearnedMetrics {
     pub(crate) fleets: Vec<MetricFleet>,
 }
 
-type Values<'a> = BTreeMap<BorrowedKey<'a>, (f64, &'a Metric)>;
+type SubjectValues<'a> = BTreeMap<BorrowedKey<'a>, (f64, &'a Metric)>;
 
 /// Learns the metrics of healthy runs. Only values that all runs measured are learned.
 ///
@@ -128,7 +128,7 @@ pub(crate) fn learn_paired(
 /// Learns these values, each from the first `most` runs that have it.
 fn learned<'a>(
     keys: impl Iterator<Item = BorrowedKey<'a>>,
-    runs: &[Values<'a>],
+    runs: &[SubjectValues<'a>],
     most: usize,
 ) -> LearnedMetrics {
     let mut by_fleet: BTreeMap<FleetName<'a>, Vec<BorrowedKey<'a>>> = BTreeMap::new();
@@ -237,12 +237,12 @@ impl<'a> FleetName<'a> {
 }
 
 /// The learned values by subject, and the tiers by metric.
-struct Index<'a> {
+struct SubjectIndex<'a> {
     learned: BTreeMap<BorrowedKey<'a>, &'a MetricBaseline>,
     fleets: BTreeMap<FleetName<'a>, (usize, Option<Tiers>)>,
 }
 
-impl<'a> Index<'a> {
+impl<'a> SubjectIndex<'a> {
     fn of(baseline: &'a Baseline) -> Self {
         let learned = baseline.metrics.iter().map(|it| (BorrowedKey::learned(&it.key), it)).collect();
         let fleets = baseline.fleets.iter().enumerate();
@@ -277,7 +277,7 @@ impl Baseline {
     /// The level of each metric of later runs, in the order of [`Baseline::fleets`]: the median over its subjects of the excess over their
     /// healthy values in the worse direction, relative.
     pub fn fleet_levels<'a>(&self, runs: impl IntoIterator<Item = &'a [Metric]>) -> Vec<Vec<Option<f64>>> {
-        let index = Index::of(self);
+        let index = SubjectIndex::of(self);
         runs.into_iter().map(|metrics| index.levels(metrics)).collect()
     }
 
@@ -318,7 +318,7 @@ pub(super) fn judge<'a>(
     let measured = values(reading);
     let is_stated = standard.learned.iter().any(|reason| reason.code == "PAST_INCOMPLETE");
     unpaired(reading, &measured, (baseline, criteria, is_stated), found);
-    let index = Index::of(baseline);
+    let index = SubjectIndex::of(baseline);
     let mut worse = Vec::new();
     let mut at_other: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut failed: BTreeSet<&str> = BTreeSet::new();
@@ -412,7 +412,7 @@ pub(super) fn judge<'a>(
 /// node that this run measured, and a run or a baseline with less than half of the values, are inconclusive.
 fn unpaired(
     reading: &Reading,
-    measured: &Values<'_>,
+    measured: &SubjectValues<'_>,
     (baseline, criteria, is_stated): (&Baseline, &Criteria, bool),
     found: &mut FoundReasons<'_>,
 ) {

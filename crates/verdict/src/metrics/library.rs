@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{measurement::Reading, metric::Metric};
 
-use super::place::Place;
+use super::place::SubjectPlace;
 
 /// A value that a healthy device of this kind reaches.
 #[derive(Clone, Copy, Debug, PartialEq)]

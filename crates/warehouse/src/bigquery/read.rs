@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::client::BigQueryClient;
 use crate::{
-    ColumnType, Error, FindingRow, Measured, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery,
-    SharedText, TABLES, TableColumn, VerdictRow, WarehouseTable,
+    ColumnType, Error, FindingRow, MeasurementKind, MeasurementRow, MetricRow, NodeResultRow, Past,
+    PastQuery, SharedText, TABLES, TableColumn, VerdictRow, WarehouseTable,
 };
 
 /// The common order of measurements.
@@ -83,13 +83,13 @@ pub async fn past(client: &BigQueryClient, wanted: &PastQuery) -> Result<Vec<Pas
     let mut measured: BTreeMap<SharedText, Vec<MeasurementRow>> = BTreeMap::new();
     let mut metrics: BTreeMap<SharedText, Vec<MetricRow>> = BTreeMap::new();
     match wanted.measured {
-        Measured::Table => {
+        MeasurementKind::Table => {
             let from = of_runs("table_number, row_number, placement DESC");
             for row in select::<MeasurementRow>(client, "measurements", from, values).await? {
                 measured.entry(row.run.clone()).or_default().push(row);
             }
         }
-        Measured::Metrics => {
+        MeasurementKind::Metrics => {
             for row in select::<MetricRow>(client, "metrics", of_runs("metric_number"), values).await? {
                 metrics.entry(row.run.clone()).or_default().push(row);
             }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use bigquery_standin::Storm;
 use fastrand::Rng;
 use futures::future::join_all;
-use storage_standin::{Fault, FaultKind, RequestKind};
+use storage_standin::{Fault, FaultKind, StorageRequest};
 use warehouse::{
     Error, Load, Warehouse,
     bigquery::{BigQuery, BigQueryOptions},
@@ -47,7 +47,7 @@ async fn storm(seed: u64) -> u32 {
     bed.bigquery.jobs_take(Duration::from_millis(30));
     bed.bigquery.dislike("the rejected text");
     // The bucket has faults, too. A response that is lost after its effect is the most severe fault.
-    for wants in [RequestKind::Insert, RequestKind::Get, RequestKind::Media, RequestKind::List] {
+    for wants in [StorageRequest::Insert, StorageRequest::Get, StorageRequest::Media, StorageRequest::List] {
         for kind in
             [FaultKind::CutAfter, FaultKind::Refuse(503), FaultKind::FailAfter(503), FaultKind::CutBefore]
         {

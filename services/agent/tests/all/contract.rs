@@ -5,11 +5,13 @@ use std::sync::Arc;
 use agent::Agent;
 use cluster_api::fake_scheduler::FakeScheduler;
 use ledger::{Artefacts, MemoryStore};
-use test_support::contract::{LOOK, Service};
+use test_support::contract::{LOOK, TestedService};
 
-fn service() -> Service {
+fn service() -> TestedService {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
-    Service::new(|_| Agent::new(Arc::new(FakeScheduler::new(test_support::contract::log())), artefacts, LOOK))
+    TestedService::new(|_| {
+        Agent::new(Arc::new(FakeScheduler::new(test_support::contract::log())), artefacts, LOOK)
+    })
 }
 
 #[tokio::test]

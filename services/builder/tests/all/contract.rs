@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use build_service::fake::FakeBuilds;
 use builder::Builder;
-use test_support::contract::{LOOK, Service};
+use test_support::contract::{LOOK, TestedService};
 
-fn service() -> Service {
-    Service::new(|_| Builder::new(Arc::new(FakeBuilds::default()), LOOK))
+fn service() -> TestedService {
+    TestedService::new(|_| Builder::new(Arc::new(FakeBuilds::default()), LOOK))
 }
 
 #[tokio::test]

@@ -6,18 +6,18 @@ use crate::support::{four_gpus, log_of};
 use judge::Judge;
 use ledger::{Artefacts, Committed, Digest, MemoryStore, Store};
 use model::{Attempt, CommandId, Stage, Timestamp, Verdict, VerdictReached};
-use test_support::contract::Service;
+use test_support::contract::TestedService;
 use verdict::Fingerprint;
 use warehouse::{Load, Warehouse, memory::Memory};
 
 const SERVICE: &str = "judge";
 
-fn service(store: Arc<MemoryStore>) -> Service {
+fn service(store: Arc<MemoryStore>) -> TestedService {
     with_past(store, Arc::default())
 }
 
-fn with_past(store: Arc<MemoryStore>, past: Arc<Memory>) -> Service {
-    Service::new(|_| Judge::new(Artefacts::new(store), past))
+fn with_past(store: Arc<MemoryStore>, past: Arc<Memory>) -> TestedService {
+    TestedService::new(|_| Judge::new(Artefacts::new(store), past))
 }
 
 /// A bucket with the committed logs of a case's command: one log with a table, one without.

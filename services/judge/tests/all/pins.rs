@@ -7,7 +7,7 @@ use ledger::{Artefacts, MemoryStore, Store};
 use model::{CommandId, Stage, Timestamp};
 use pins::{Pinned, Pins, Who};
 use serde_json::Value;
-use test_support::contract::Service;
+use test_support::contract::TestedService;
 use verdict::{
     Baseline, Fingerprint,
     baseline::{Healthy, learn},
@@ -16,7 +16,7 @@ use verdict::{
 use warehouse::memory::Memory;
 
 /// A bucket with the logs of the case, and a judge without history.
-async fn judge() -> (Arc<MemoryStore>, Service) {
+async fn judge() -> (Arc<MemoryStore>, TestedService) {
     let id: CommandId =
         test_support::contract::command("judge", "own-past")["id"].as_str().unwrap().parse().unwrap();
     let id = CommandId { stage: Stage::Logs, ..id };
@@ -30,7 +30,7 @@ async fn judge() -> (Arc<MemoryStore>, Service) {
     }
     artefacts.commit(&id, objects).await.unwrap();
     let judge = Judge::new(artefacts, Arc::<Memory>::default());
-    (store, Service::new(|_| judge))
+    (store, TestedService::new(|_| judge))
 }
 
 /// The log's curve with times multiplied by a factor, on the case's cluster.

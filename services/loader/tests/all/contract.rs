@@ -9,17 +9,17 @@ use model::{
     Stage, Timestamp, Verdict,
 };
 use service::{CommandError, Worker};
-use test_support::contract::Service;
+use test_support::contract::TestedService;
 use warehouse::{Sqlite, Warehouse, memory::Memory};
 
 const SERVICE: &str = "loader";
 
-fn service(store: Arc<MemoryStore>) -> Service {
+fn service(store: Arc<MemoryStore>) -> TestedService {
     loading_into(store, Arc::default())
 }
 
-fn loading_into(store: Arc<MemoryStore>, warehouse: Arc<Memory>) -> Service {
-    Service::new(|_| Loader::new(Artefacts::new(store), warehouse))
+fn loading_into(store: Arc<MemoryStore>, warehouse: Arc<Memory>) -> TestedService {
+    TestedService::new(|_| Loader::new(Artefacts::new(store), warehouse))
 }
 
 /// A bucket with the committed logs of a case's command: one log with a table, one without.

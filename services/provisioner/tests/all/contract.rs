@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use cluster_api::fake_provider::FakeClusters;
 use provisioner::Provisioner;
-use test_support::contract::{LOOK, Service};
+use test_support::contract::{LOOK, TestedService};
 
-fn service() -> Service {
-    Service::new(|clock| Provisioner::new(Arc::new(FakeClusters::new(clock)), LOOK))
+fn service() -> TestedService {
+    TestedService::new(|clock| Provisioner::new(Arc::new(FakeClusters::new(clock)), LOOK))
 }
 
 #[tokio::test]

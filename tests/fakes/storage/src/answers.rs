@@ -18,7 +18,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    ConnectionControl, FaultKind, RequestKind, ServerState, notify,
+    ConnectionControl, FaultKind, ServerState, StorageRequest, notify,
     world::{Bucket, Query, Refusal, crc32c},
 };
 
@@ -75,21 +75,21 @@ impl ParsedRequest {
         serde_json::from_slice(&self.body).map_err(|error| (400, format!("the body: {error}")))
     }
 
-    fn wants(&self) -> RequestKind {
+    fn wants(&self) -> StorageRequest {
         let path: Vec<_> = self.path.iter().map(String::as_str).collect();
         let resumable = self.query.get("uploadType").is_some_and(|kind| kind == "resumable");
         match (self.method.as_str(), &path[..]) {
             ("PUT", ["upload", ..]) if self.header("content-range").starts_with("bytes */") => {
-                RequestKind::Status
+                StorageRequest::Status
             }
-            ("PUT", ["upload", ..]) => RequestKind::Chunk,
-            ("POST", ["upload", ..]) if resumable => RequestKind::Start,
-            ("POST", ["upload", ..]) => RequestKind::Insert,
-            ("GET", ["b", _, "o"]) => RequestKind::List,
-            ("GET", ["b", _, "o", _]) if self.media() => RequestKind::Media,
-            ("GET", ["b", _, "o", _]) => RequestKind::Get,
-            ("DELETE", ["b", _, "o", _]) => RequestKind::Delete,
-            _ => RequestKind::Other,
+            ("PUT", ["upload", ..]) => StorageRequest::Chunk,
+            ("POST", ["upload", ..]) if resumable => StorageRequest::Start,
+            ("POST", ["upload", ..]) => StorageRequest::Insert,
+            ("GET", ["b", _, "o"]) => StorageRequest::List,
+            ("GET", ["b", _, "o", _]) if self.media() => StorageRequest::Media,
+            ("GET", ["b", _, "o", _]) => StorageRequest::Get,
+            ("DELETE", ["b", _, "o", _]) => StorageRequest::Delete,
+            _ => StorageRequest::Other,
         }
     }
 
@@ -238,7 +238,11 @@ fn spoken(mut answer: Answer, fault: Option<FaultKind>) -> Response {
     response
 }
 
-fn route(shared: &Arc<ServerState>, wants: RequestKind, request: &ParsedRequest) -> Result<Answer, Refusal> {
+fn route(
+    shared: &Arc<ServerState>,
+    wants: StorageRequest,
+    request: &ParsedRequest,
+) -> Result<Answer, Refusal> {
     let path: Vec<_> = request.path.iter().map(String::as_str).collect();
     match (request.method.as_str(), &path[..]) {
         (_, ["upload", "b", bucket, "o"]) => uploads::route(shared, wants, bucket, request),

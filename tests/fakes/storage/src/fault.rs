@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RequestKind {
+pub enum StorageRequest {
     /// A whole object in one request.
     Insert,
     /// Start of a resumable upload.
@@ -65,7 +65,7 @@ pub enum FaultKind {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Fault {
     /// Kind of the requests.
-    pub on: RequestKind,
+    pub on: StorageRequest,
     /// Effect on a matching request.
     pub kind: FaultKind,
     /// Number of requests with this fault.
@@ -96,7 +96,7 @@ impl PendingFaults {
     }
 
     /// Fault for this request.
-    pub fn take(&self, wants: RequestKind) -> Option<FaultKind> {
+    pub fn take(&self, wants: StorageRequest) -> Option<FaultKind> {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = faults.iter().position(|fault| fault.on == wants)?;
         let fault = &mut faults[at];

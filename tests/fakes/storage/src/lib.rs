@@ -29,7 +29,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 pub use crate::{
     connection::ConnectionControl,
-    fault::{Fault, FaultKind, RequestKind},
+    fault::{Fault, FaultKind, StorageRequest},
     world::{Bucket, Object},
 };
 use crate::{connection::CuttableListener, fault::PendingFaults, world::StorageState};
@@ -62,7 +62,7 @@ pub(crate) struct ServerState {
     /// The server's own URL, because not every client sends a host.
     pub base: String,
     /// Every request and its status, in order.
-    pub log: Mutex<Vec<(RequestKind, u16)>>,
+    pub log: Mutex<Vec<(StorageRequest, u16)>>,
 }
 
 impl ServerState {
@@ -103,7 +103,7 @@ impl StandIn {
     }
 
     /// Adds a fault for the next matching request.
-    pub fn fault(&self, on: RequestKind, kind: FaultKind) {
+    pub fn fault(&self, on: StorageRequest, kind: FaultKind) {
         self.shared.faults.add(Fault { on, kind, times: 1, after: 0 });
     }
 
@@ -148,7 +148,7 @@ impl StandIn {
     }
 
     /// All requests since the last call, with their status; 0: no response.
-    pub fn requests(&self) -> Vec<(RequestKind, u16)> {
+    pub fn requests(&self) -> Vec<(StorageRequest, u16)> {
         std::mem::take(&mut *self.shared.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

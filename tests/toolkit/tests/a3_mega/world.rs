@@ -9,12 +9,12 @@ use ledger::{FolderStore, Store};
 use model::{Attempt, CommandId, Deleted, Span, Stage, Verb};
 use serde_json::json;
 use service::{Clock, ManualClock, PortError, SystemClock};
-use supervisor::Program;
+use supervisor::OwnProgram;
 use tempfile::TempDir;
 use toolkit::{Cloud, DIGEST, registry, repository};
 
 /// Starts this binary again, as a build's supervisor.
-fn program() -> Program {
+fn program() -> OwnProgram {
     test_support::processes::program("world::be_host")
 }
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use supervisor::Program;
+use supervisor::OwnProgram;
 
 /// Starts this binary as a supervisor.
-pub fn program() -> Program {
+pub fn program() -> OwnProgram {
     test_support::processes::program("support::be_host")
 }
 

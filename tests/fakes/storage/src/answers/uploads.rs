@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Answer, ParsedRequest};
 use crate::{
-    RequestKind, ServerState, multipart,
+    ServerState, StorageRequest, multipart,
     world::{Refusal, Session, StorageState},
 };
 
@@ -14,16 +14,16 @@ const QUANTUM: usize = 256 << 10;
 
 pub(super) fn route(
     shared: &ServerState,
-    wants: RequestKind,
+    wants: StorageRequest,
     bucket: &str,
     request: &ParsedRequest,
 ) -> Result<Answer, Refusal> {
     let mut world = shared.world();
     let id = request.query.get("upload_id").cloned().unwrap_or_default();
     match wants {
-        RequestKind::Insert => insert(&mut world, bucket, request),
-        RequestKind::Start => start(shared, &mut world, bucket, request),
-        RequestKind::Status | RequestKind::Chunk => {
+        StorageRequest::Insert => insert(&mut world, bucket, request),
+        StorageRequest::Start => start(shared, &mut world, bucket, request),
+        StorageRequest::Status | StorageRequest::Chunk => {
             let mut session = world.sessions.remove(&id).ok_or((404, format!("no upload {id}")))?;
             let answer = go_on(&mut world, &mut session, request);
             world.sessions.insert(id, session);

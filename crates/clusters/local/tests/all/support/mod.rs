@@ -1,9 +1,9 @@
 //! Uses this test binary as the program of nodes.
 
-use supervisor::Program;
+use supervisor::OwnProgram;
 
 /// Starts this binary as a node.
-pub fn program() -> Program {
+pub fn program() -> OwnProgram {
     test_support::processes::program("support::be_host")
 }
 
