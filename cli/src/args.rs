@@ -379,7 +379,7 @@ pub enum CliCommand {
         #[arg(long, value_name = "HEALTHY")]
         reference: Vec<PathBuf>,
         /// Search by group tests. The JSON file lists the `members` and the `tests` run so far, each with its `members` and
-        /// whether it was `degraded`. Prints the next group to test, or the bad members.
+        /// whether it was `degraded`, or the `log` of a program. Prints the next group to test, or the bad members.
         #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "reference"])]
         groups: Option<PathBuf>,
         /// Expected number of bad members.

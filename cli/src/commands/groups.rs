@@ -1,6 +1,13 @@
 //! `burnin locate --groups`: finds bad members of a cluster by group tests, one test at a time.
 
-use std::{collections::BTreeSet, fmt::Display, io::Read, path::Path};
+mod measured;
+
+use std::{
+    collections::BTreeSet,
+    fmt::Display,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use model::metric::Better;
 use serde::{Deserialize, Serialize};
@@ -31,13 +38,17 @@ struct GroupFile {
     findings: Vec<String>,
 }
 
-/// A group test: whether it was degraded, or its value, for example the bus bandwidth of a collective.
+/// A group test: whether it was degraded, its value, for example the bus bandwidth of a collective, or the log that has the value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GroupTest {
+    /// May be absent if the log names the nodes, as that of nccl-tests.
+    #[serde(default)]
     members: Vec<String>,
     degraded: Option<bool>,
     value: Option<f64>,
+    /// Log of the test, relative to the file. Its format is detected.
+    log: Option<PathBuf>,
 }
 
 /// The value of a group without a bad member.
@@ -45,16 +56,15 @@ struct GroupTest {
 #[serde(deny_unknown_fields)]
 struct GroupReference {
     value: f64,
-    /// `higher` or `lower`.
-    #[serde(default = "higher")]
-    better: Better,
+    /// `higher` or `lower`; default: that of the metric in the logs, otherwise `higher`.
+    better: Option<Better>,
+    /// Metric of the whole job in the logs, such as `hpl.throughput`. Default: its only metric; nccl-tests: the bus bandwidth.
+    metric: Option<String>,
+    /// Unit of `value`, which the logs must have.
+    unit: Option<String>,
     /// Maximum fraction by which a good group may be worse than `value`.
     #[serde(default = "tolerance")]
     within: f64,
-}
-
-fn higher() -> Better {
-    Better::Higher
 }
 
 fn tolerance() -> f64 {
@@ -73,14 +83,15 @@ impl GroupReference {
             ));
         }
         match self.better {
-            Better::Higher | Better::Lower => Ok(()),
-            Better::Exact => Err("reference.better: expected `higher` or `lower`, found `exact`".to_owned()),
-            Better::None => Err("reference.better: expected `higher` or `lower`, found `none`".to_owned()),
+            None | Some(Better::Higher | Better::Lower) => Ok(()),
+            Some(other) => {
+                Err(format!("reference.better: expected `higher` or `lower`, found `{}`", other.as_str()))
+            }
         }
     }
 
-    fn is_degraded(&self, value: f64) -> bool {
-        match self.better {
+    fn is_degraded(&self, value: f64, better: Better) -> bool {
+        match self.better.unwrap_or(better) {
             Better::Lower => value > self.value * (1.0 + self.within),
             _ => value < self.value * (1.0 - self.within),
         }
@@ -91,10 +102,27 @@ impl GroupTest {
     /// # Errors
     /// Returns an error, with the field and the expectation, if the outcome is not stated exactly once.
     fn outcome(&self, reference: Option<&GroupReference>) -> Result<GroupOutcome, String> {
+        let stated = usize::from(self.degraded.is_some()) + usize::from(self.value.is_some());
+        if let Some(log) = &self.log {
+            if stated > 0 {
+                return Err("expected either `degraded`, `value` or `log`, found several".to_owned());
+            }
+            let read = measured::GroupLog::read(log, reference)?;
+            let degraded = match (read.value, reference) {
+                (None, _) => true,
+                (Some((value, better)), Some(reference)) => reference.is_degraded(value, better),
+                (Some((value, _)), None) => {
+                    return Err(format!(
+                        "log: found {value} without `reference` in the file, the value of a good group"
+                    ));
+                }
+            };
+            return Ok(GroupOutcome { members: self.members.clone(), degraded });
+        }
         let degraded = match (self.degraded, self.value, reference) {
             (Some(degraded), None, _) => degraded,
             (None, Some(value), Some(reference)) if value.is_finite() && value >= 0.0 => {
-                reference.is_degraded(value)
+                reference.is_degraded(value, Better::Higher)
             }
             (None, Some(value), Some(_)) => {
                 return Err(format!("value: expected a number of at least 0, found {value}"));
@@ -105,9 +133,11 @@ impl GroupTest {
                 ));
             }
             (Some(_), Some(_), _) => {
-                return Err("expected either `degraded` or `value`, found both".to_owned());
+                return Err("expected either `degraded`, `value` or `log`, found several".to_owned());
             }
-            (None, None, _) => return Err("expected either `degraded` or `value`, found neither".to_owned()),
+            (None, None, _) => {
+                return Err("expected either `degraded`, `value` or `log`, found none".to_owned());
+            }
         };
         Ok(GroupOutcome { members: self.members.clone(), degraded })
     }
@@ -170,8 +200,17 @@ fn read(file: &Path) -> Result<GroupTests, CliError> {
     if text.len() as u64 > MOST_BYTES {
         return Err(wrong(&format!("is larger than {} MiB", MOST_BYTES >> 20)));
     }
-    let tested: GroupFile = serde_json::from_slice(&text)
+    let mut tested: GroupFile = serde_json::from_slice(&text)
         .map_err(|error| wrong(&format!("expected an object with `members` and `tests`: {error}")))?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    for (at, test) in tested.tests.iter_mut().enumerate() {
+        let Some(log) = &mut test.log else { continue };
+        *log = folder.join(&*log);
+        if test.members.is_empty() {
+            let hosts = measured::hosts(log).map_err(|what| wrong(&format!("tests[{at}]: {what}")))?;
+            test.members = hosts;
+        }
+    }
     let (names, count) = (tested.members.len(), tested.tests.len());
     if !(2..=MOST_MEMBERS).contains(&names) {
         return Err(wrong(&format!("members: expected between 2 and {MOST_MEMBERS} names, found {names}")));

@@ -99,7 +99,7 @@ fn members(table: &Table) -> Option<(String, String, bool)> {
 }
 
 /// Median bus bandwidth over the large sizes, GB/s; 0 without measurements.
-fn plateau(table: &Table) -> f64 {
+pub fn plateau(table: &Table) -> f64 {
     let largest = table.rows.iter().map(|row| row.size_bytes).max().unwrap_or(0);
     let large = table.rows.iter().filter(|row| row.size_bytes >= largest / PLATEAU);
     let mut values: Vec<f64> =

@@ -75,35 +75,44 @@ pub fn started(reading: &Reading) -> Option<&str> {
     table.started_at.as_deref().or_else(row)
 }
 
-/// Maximum number of rows of several logs, which all stay in memory until the last is read. Hundreds of real logs stay
-/// below it; logs crafted to exhaust memory exceed it.
+/// Maximum number of table rows and findings of several logs, which all stay in memory until the last is read. Hundreds of real logs
+/// stay below it; logs crafted to exhaust memory exceed it.
+const ROWS: usize = 50_000;
+/// Maximum number of metrics of several logs, about 120 MB. 2,048 nodes with 24 metrics of each of 8 GPUs have 393,216.
+const METRICS: usize = 500_000;
+
+/// Number of rows and metrics that may still be read.
 pub struct RowLimit {
     rows: usize,
+    metrics: usize,
 }
 
 impl Default for RowLimit {
     fn default() -> Self {
-        Self { rows: 50_000 }
+        Self { rows: ROWS, metrics: METRICS }
     }
 }
 
 impl RowLimit {
-    /// Counts the rows of a log.
+    /// Counts the rows and metrics of a log.
     ///
     /// # Errors
     /// Returns an error if the maximum is exceeded.
     pub fn take(&mut self, log: &Path, reading: &Reading) -> Result<(), CliError> {
         let rows: usize = reading.tables.iter().map(|table| table.rows.len()).sum();
-        let rows = rows + reading.metrics.len() + reading.findings.len();
-        let left = self.rows.checked_sub(rows).ok_or_else(|| {
-            CliError::usage(format!(
-                "{}: its {rows} rows exceed the maximum of {} rows over all logs; name fewer logs",
-                log.display(),
-                Self::default().rows
-            ))
-        });
-        left.map(|left| self.rows = left)
+        take(&mut self.rows, rows + reading.findings.len(), log, (ROWS, "rows"))?;
+        take(&mut self.metrics, reading.metrics.len(), log, (METRICS, "metrics"))
     }
+}
+
+fn take(left: &mut usize, count: usize, log: &Path, (most, what): (usize, &str)) -> Result<(), CliError> {
+    *left = left.checked_sub(count).ok_or_else(|| {
+        CliError::usage(format!(
+            "{}: its {count} {what} exceed the maximum of {most} {what} over all logs; name fewer logs",
+            log.display()
+        ))
+    })?;
+    Ok(())
 }
 
 /// A log's reading and clues; with several logs, every line is prefixed with the log's name.
@@ -115,4 +124,57 @@ pub fn read_log(log: &Path, format: &ReadFormat, named: bool) -> Result<(Reading
     let mut with_name = Clues::default();
     with_name.add(&log.display().to_string(), clues);
     Ok((reading, with_name))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{
+        measurement::Row,
+        metric::{Better, Metric, Scope, Subject},
+    };
+
+    use super::*;
+
+    fn metrics(count: usize) -> Reading {
+        let metric = Metric {
+            name: "copy".into(),
+            unit: "GB/s".into(),
+            better: Better::Higher,
+            scope: Scope::Gpu,
+            subject: Subject::gpu(0),
+            labels: Default::default(),
+            value: Some(1.0),
+            resolution: None,
+            unmeasurable: None,
+            line: 1,
+        };
+        Reading { metrics: vec![metric; count], ..Reading::default() }
+    }
+
+    #[test]
+    fn the_metrics_of_2048_nodes_are_read_and_an_endless_number_is_not() {
+        let (mut room, log, of_a_node) = (RowLimit::default(), Path::new("n1.log"), metrics(8 * 24));
+        for _ in 0..2_048 {
+            room.take(log, &of_a_node).unwrap();
+        }
+        let error = (0..2_048).find_map(|_| room.take(log, &of_a_node).err()).unwrap();
+        assert!(error.message.contains("maximum of 500000 metrics"), "{}", error.message);
+    }
+
+    #[test]
+    fn metrics_leave_the_room_of_rows_unchanged() {
+        let table = |rows| nccl_table(vec![Row::default(); rows]);
+        let (mut room, log) = (RowLimit::default(), Path::new("table.log"));
+        room.take(log, &metrics(400_000)).unwrap();
+        room.take(log, &table(ROWS)).unwrap();
+        let error = room.take(log, &table(1)).unwrap_err();
+        assert!(error.message.contains("maximum of 50000 rows"), "{}", error.message);
+    }
+
+    fn nccl_table(rows: Vec<Row>) -> Reading {
+        let mut reading = nccl::read_bytes(b"# nThread 1 nGpus 1 minBytes 8 maxBytes 8\n# Using devices\n");
+        assert_eq!(reading.tables.len(), 1);
+        reading.tables[0].rows = rows;
+        reading
+    }
 }

@@ -369,7 +369,7 @@ fn the_smoke_suite_names_the_gpu_that_another_program_uses() {
         "| `memory` | `nvbandwidth -j -t device_local_copy",
         "| `memory` | `nvbandwidth.device_local_copy` | `GB/s` | 4 |",
         "| `node-2` | 0 | `NVIDIA H100",
-        "| `memory` | `nvbandwidth.device_local_copy ",
+        "`nvbandwidth.device_local_copy 14",
         "- `all-reduce`: excluded by the workflow: no second GPU in this test",
     ] {
         assert!(text.contains(part), "{part}: {text}");

@@ -162,6 +162,89 @@ fn values_of_group_tests_are_judged_by_the_reference() {
     }
 }
 
+/// Logs of any program are the outcomes of group tests: HPCG, IOR's bandwidth, a latency, and the collectives of nccl-tests.
+#[test]
+fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        json!({ "log": path })
+    };
+    let hpcg = |rating: f64| {
+        format!(
+            "HPCG-Benchmark\nversion=3.1\nFinal Summary::HPCG result is VALID with a GFLOP/s rating of={rating}\n"
+        )
+    };
+    let osu = |time: f64| {
+        format!(
+            "# OSU MPI Allgather Latency Test v7.4\n# Size       Avg Latency(us)\n8    {time:.2}\n16    {time:.2}\n-- end of osu --\n"
+        )
+    };
+    let reference = json!({"value": 500.0, "unit": "GFLOP/s"});
+    let value = |bad| log(if bad { "bad.txt" } else { "good.txt" }, hpcg(if bad { 410.5 } else { 497.25 }));
+    let (_, located, tests) = searched(&nodes(16), Some(&reference), "node-11", value);
+    assert_eq!(located["suspects"][0]["host"], "node-11", "{located}");
+    // The metric's own direction: a latency is better if it is lower.
+    let reference = json!({"value": 20.0, "metric": "osu.allgather_latency.latency"});
+    let value = |bad| log(if bad { "high.txt" } else { "low.txt" }, osu(if bad { 31.0 } else { 20.5 }));
+    let (_, located, _) = searched(&nodes(16), Some(&reference), "node-02", value);
+    assert_eq!(located["suspects"][0]["host"], "node-02", "{located}");
+    // A program that failed is a degraded test; so is a result that the program itself calls invalid.
+    let reference = json!({"value": 500.0});
+    let invalid = "HPCG-Benchmark\nFinal Summary::HPCG result is=INVALID.\n";
+    let value =
+        |bad| log(if bad { "x.txt" } else { "y.txt" }, if bad { invalid.to_owned() } else { hpcg(499.0) });
+    let (_, located, _) = searched(&nodes(16), Some(&reference), "node-05", value);
+    assert_eq!(located["suspects"][0]["host"], "node-05", "{located}");
+    // Logs that show nothing about the group are refused.
+    let refused = |test: &Value, reference: &Value, says: &str| {
+        let mut test = test.clone();
+        test["members"] = json!(["node-00", "node-01"]);
+        let file = json!({"members": nodes(4), "reference": reference, "tests": [test]}).to_string();
+        let (output, _) = groups(&file, &[]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(64), "{error}");
+        assert!(error.contains(says), "{says}: {error}");
+    };
+    let good = &tests[0];
+    refused(
+        &log("cut.txt", "HPCG-Benchmark\nversion=3.1\n".to_owned()),
+        &reference,
+        "is incomplete; repeat the test",
+    );
+    refused(&log("empty.txt", String::new()), &reference, "has no measurement");
+    refused(good, &Value::Null, "without `reference` in the file");
+    refused(good, &json!({"value": 9.0, "metric": "hpl.throughput"}), "has no metric `hpl.throughput`");
+    refused(
+        good,
+        &json!({"value": 9.0, "unit": "TFLOP/s"}),
+        "is in `GFLOP/s`, and `reference.unit` is `TFLOP/s`",
+    );
+    let mut both = good.clone();
+    both["degraded"] = true.into();
+    refused(&both, &reference, "expected either `degraded`, `value` or `log`");
+}
+
+/// The log of a collective names the nodes of the group itself.
+#[test]
+fn the_members_of_a_collective_are_those_of_its_log() {
+    let text = std::fs::read_to_string(h200("healthy-1.log")).unwrap();
+    let host = text.lines().find(|line| line.contains("Rank  0")).unwrap();
+    let host = host.split(" on ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let file = |value: f64| {
+        let tests = json!([{"log": h200("healthy-1.log")}]);
+        json!({"members": [host, "other"], "reference": {"value": value}, "tests": tests}).to_string()
+    };
+    let (_, good) = groups(&file(0.001), &[]);
+    let (_, bad) = groups(&file(1e6), &[]);
+    assert_eq!((&good["search"]["tests"], &bad["search"]["tests"]), (&1.into(), &1.into()));
+    assert_ne!(good["search"]["confidence"], bad["search"]["confidence"], "{good} {bad}");
+    let (output, _) = groups(&file(0.001).replace(host, "another"), &[]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("tests[0].members") && error.contains("is not in `members`"), "{error}");
+}
+
 #[test]
 fn invalid_group_tests_give_one_error() {
     for (text, more, says) in [
@@ -182,12 +265,12 @@ fn invalid_group_tests_give_one_error() {
         (
             r#"{"members": ["a", "b"], "tests": [{"members": ["a", "b"]}]}"#,
             &[],
-            "tests[0]: expected either `degraded` or `value`",
+            "tests[0]: expected either `degraded`, `value` or `log`",
         ),
         (
             r#"{"members": ["a", "b"], "tests": [{"members": ["a"], "value": 9, "degraded": true}]}"#,
             &[],
-            "tests[0]: expected either `degraded` or `value`",
+            "tests[0]: expected either `degraded`, `value` or `log`",
         ),
         (
             r#"{"members": ["a", "b"], "tests": [{"members": ["a"], "value": 9}]}"#,

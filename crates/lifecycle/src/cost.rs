@@ -67,7 +67,7 @@ impl RunState {
 
     /// Time at which the run must stop so that its clusters are released within the budget; `None` without
     /// clusters or budget.
-    pub(crate) fn stops_at(&self) -> Option<Timestamp> {
+    pub fn stops_at(&self) -> Option<Timestamp> {
         let (budget, cost) = (self.budget()?, self.workflow.cost.as_ref()?);
         let mut needed = self
             .leases

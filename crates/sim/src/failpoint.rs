@@ -49,6 +49,10 @@ pub const ALL: &[Planted] = &[
         "lease_ends_after_the_first_check",
         "a cluster is released after the logs of the first of several checks",
     ),
+    bug(
+        "budget_ends_after_the_first_check",
+        "the budget of a run is not checked after the logs of the first of several checks",
+    ),
     bug("needs_are_ignored", "a check runs although an earlier check that it needs did not pass"),
     bug("soak_ends_after_a_round", "a soak ends after its first round"),
     bug("yielded_jobs_are_repeated", "a job that yielded to others is submitted again"),

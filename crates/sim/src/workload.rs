@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use model::{
-    AfterPass, Benchmark, BuildSpec, Check, ClusterSpec, Collective, Criteria, Drain, Fact, Floor, Image,
-    ImageSpec, Limits, Locate, Program, Retest, RunRequested, Soak, Span, System, Trigger, Workflow,
-    Workload,
+    AfterPass, Benchmark, BuildSpec, Check, ClusterCost, ClusterSpec, Collective, Criteria, Drain, Fact,
+    Floor, Image, ImageSpec, Limits, Locate, Money, Program, Retest, RunRequested, Soak, Span, System,
+    Trigger, Workflow, Workload,
 };
 
 use crate::Dice;
@@ -128,11 +128,28 @@ fn split(workflow: &mut Workflow, dice: &mut Dice) {
         let limit = dice.once_in(4).then(|| Span::from_secs(600));
         workflow.checks.push(Check { name: name.to_owned(), benchmark: benchmark.clone(), needs, limit });
     }
+    if let Some(ClusterSpec::Rent(system)) = &workflow.cluster {
+        // From a copy, so that the seeds of workflows without a budget keep their decisions.
+        workflow.cost = cost(system.nodes(), &mut dice.clone());
+    }
     if dice.once_in(4) {
         // The lease covers the time of the soak and one more round.
         let duration = Span::from_secs(60 + dice.below(600));
         workflow.soak = Some(Soak { duration, drift: 0.02 });
     }
+}
+
+/// A budget that pays for 3 to 25 minutes of the cluster: it ends some runs in each of their checks. `None` for most workflows.
+fn cost(nodes: u32, dice: &mut Dice) -> Option<ClusterCost> {
+    // One unit of currency for each second of a node.
+    const NODE_HOUR: Money = Money::from_micros(3_600_000_000);
+    let seconds = 180 + dice.below(1_320);
+    dice.once_in(3).then(|| ClusterCost {
+        node_hour: NODE_HOUR,
+        kept_hour: None,
+        budget: Some(NODE_HOUR.for_hours_of(nodes, Span::from_secs(seconds))),
+        currency: "EUR".to_owned(),
+    })
 }
 
 /// Bus bandwidth at 64 bytes, GB/s: below that of any good node, above that of any slow one.

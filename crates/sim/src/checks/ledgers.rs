@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cloudevents::AttributesReader;
 use events::{Content, Message};
-use model::{Class, Conclusion, Fact, Record, RecordEntry, RunId, Verdict};
+use model::{Class, Conclusion, Fact, Record, RecordEntry, RunId, Stage, Verdict};
 
 use super::{CheckedRun, RunFiles, Violation};
 use crate::{Fault, Happening};
@@ -15,6 +15,7 @@ const CLOSES: &str = "every run closes";
 const RETRIES: &str = "only infrastructure is retried";
 const TIMEOUTS: &str = "a limit ends a stage only after a poll";
 const TOLD: &str = "the end is published";
+const BUDGET: &str = "a run with a spent budget starts nothing";
 const SOAK: &str = "a passed soak lasted its time";
 const HEALTHY: &str = "a run without faults passes";
 const REPLAY: &str = "replay changes nothing";
@@ -31,6 +32,7 @@ pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
             attempts(&requested.run, run, found);
             timeouts(&requested.run, run, found);
             soak(&requested.run, run, found);
+            budget(&requested.run, run, found);
         }
         let last = run.states.last();
         let closed = last.is_some_and(|state| state.closed.is_some() && state.leases_returned());
@@ -69,6 +71,36 @@ fn sound(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
         {
             wrong(format!("{event} is accepted twice"));
         }
+    }
+}
+
+/// Once the rest of the budget only pays for the release of the cluster, the first entry without an event is the end of the run,
+/// or of the search for bad nodes if no check is left.
+fn budget(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
+    for (before, (_, record)) in run.states.iter().zip(run.records.iter().skip(1)) {
+        let now = record.recorded_at;
+        // A clock behind that of the previous record decides at an earlier time than the recorded one.
+        let is_due = before.stops_at().is_some_and(|stop| stop < now) && before.recorded_at < now;
+        let stops = match &record.entry {
+            RecordEntry::Accepted { .. } | RecordEntry::OverBudget { .. } => true,
+            RecordEntry::TimedOut { stage, .. } => *stage == Stage::Locate,
+            RecordEntry::AttemptOpened { .. } | RecordEntry::Overdue { .. } | RecordEntry::Closed { .. } => {
+                false
+            }
+        };
+        if is_due && before.settled.is_none() && !stops {
+            let what =
+                format!("{id}: the budget is spent at record {}, a {}", record.seq, name(&record.entry));
+            found.push(Violation::new(BUDGET, what));
+        }
+    }
+}
+
+const fn name(entry: &RecordEntry) -> &'static str {
+    match entry {
+        RecordEntry::AttemptOpened { .. } => "new attempt",
+        RecordEntry::Overdue { .. } => "poll after a limit",
+        _ => "timeout or an end",
     }
 }
 
@@ -184,6 +216,10 @@ fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
         return;
     }
     for (requested, ending) in evidence.scenario.asked.iter().zip(evidence.endings()) {
+        // A budget may end a run without faults, too.
+        if requested.workflow.cost.is_some() && ending.conclusion == "failed" {
+            continue;
+        }
         let verdict = (requested.workflow.check_count() > 0).then(|| "pass".to_owned());
         if ending.conclusion != "completed" || ending.verdict != verdict {
             found.push(Violation::new(HEALTHY, format!("{ending:?}")));
