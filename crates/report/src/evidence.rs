@@ -1,7 +1,7 @@
 //! Diagnoses and suspects, with the same texts in all forms.
 
 use serde::Serialize;
-use verdict::{Judgement, clues::EvidenceLine, diagnose::Diagnosis, locate::Suspect};
+use verdict::{Judgement, clues::ClueLine, diagnose::Diagnosis, locate::Suspect};
 
 use crate::text;
 
@@ -47,7 +47,7 @@ fn diagnosis_text(diagnosis: &Diagnosis, lines: usize) -> DiagnosisText {
 }
 
 /// `line 12: TEXT`, with the log's name if there are several logs.
-fn line(line: &EvidenceLine) -> String {
+fn line(line: &ClueLine) -> String {
     let log = line.log.as_ref().map_or_else(String::new, |log| format!("{}, ", text::line(log)));
     format!("{log}line {}: {}", line.line, text::line(&line.text))
 }

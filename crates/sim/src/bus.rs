@@ -95,7 +95,7 @@ impl Bus for SimBus {
         let what = format!("publish {}", event.ty().trim_start_matches("dev.burnin."));
         let Some(event) = bugs(event) else { return Ok(()) };
         let event = Arc::new(event);
-        let effect = |inner: &mut crate::world::Inner| {
+        let effect = |inner: &mut crate::world::WorldState| {
             inner.note(service, Happening::Published { by: service, event: Arc::clone(&event) });
             if service != SimService::Outside {
                 contradict(inner, self.world(), self.outside(), &event);

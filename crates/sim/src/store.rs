@@ -65,7 +65,7 @@ fn recorded(name: &str, body: &[u8]) -> String {
 impl Store for SimStore {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         let service = self.door.service;
-        let create = |inner: &mut crate::world::Inner| {
+        let create = |inner: &mut crate::world::WorldState| {
             let created = at_once(self.bucket.create(name, body.clone()))?;
             if created == Creation::Created {
                 if name.starts_with("ledger/") {
@@ -115,7 +115,7 @@ impl Store for SimStore {
 
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
         let service = self.door.service;
-        let remove = |inner: &mut crate::world::Inner| {
+        let remove = |inner: &mut crate::world::WorldState| {
             inner.note(service, Happening::Removed { name: name.to_owned() });
             at_once(self.bucket.remove(name))
         };
