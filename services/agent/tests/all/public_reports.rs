@@ -20,7 +20,7 @@ use model::{
 use redact::Rules;
 use serde_json::{Value, json};
 use service::{PollResult, PortError};
-use verdict::{Judgement, Listening, RunEvidence, Standard};
+use verdict::{Clues, Judgement, Listening, RunEvidence, Standard};
 
 /// A job's log, and the scheduler's state of the job.
 #[derive(Clone)]
@@ -237,7 +237,7 @@ async fn drained(reported: &Job) -> Vec<String> {
         limits: CollectLimits::default(),
     };
     let locator = Locator { scheduler, collector };
-    let nodes = (0..6).map(|node| Node { name: format!("n{node}"), slots: 8 }).collect();
+    let nodes = (0..6).map(|node| Node::new(format!("n{node}"), 8)).collect();
     let search = NodeSearch {
         environment: Default::default(),
         cluster: Cluster { name: "lab".into(), nodes, access: ClusterAccess::processes("/lab") },
@@ -396,6 +396,44 @@ fn reports_of_a_fault_never_pass() {
         let criteria = Criteria { evidence: rule, ..criteria.clone() };
         let judgement = judged(&job, &criteria);
         assert_ne!(judgement.verdict, Verdict::Pass, "{report}: {:?}", judgement.reasons);
+    }
+}
+
+/// Version 4 of DCGM: the document of a complete diagnosis, and exit code 226, which dcgmi has for each kind of finding.
+#[test]
+fn exit_code_226_of_version_4_is_judged_by_the_document() {
+    let verdict = |log: String, exit_code| {
+        let reading = measure::read(log.as_bytes()).unwrap();
+        assert_eq!(reading.format.as_deref(), Some("dcgm-diag"));
+        let (clues, criteria) = (Clues::default(), criteria(EvidenceRule::Off));
+        let job =
+            JobEnd { exit_code: Some(exit_code), ..end(if exit_code == 0 { "COMPLETED" } else { "FAILED" }) };
+        let evidence = RunEvidence { job: Some(&job), ..RunEvidence::of(&reading, &clues) };
+        verdict::judge(&evidence, &Standard { criteria: Some(&criteria), ..Standard::default() })
+    };
+    let four = |results: &[Value]| diagnosis("memory", results);
+    let hardware = four(&[result(2, "Fail", warning(58, 10, 2, "Memory mismatch: 12 errors"))]);
+    let failed = verdict(hardware, 226);
+    assert_eq!((failed.verdict, failed.suspects[0].gpu), (Verdict::Fail, Some(2)), "{:?}", failed.reasons);
+    let setting = four(&[result(2, "Fail", warning(29, 8, 5, "Persistence mode for GPU 2 is disabled."))]);
+    let open = verdict(setting, 226);
+    assert_eq!((open.verdict, open.suspects.len()), (Verdict::Inconclusive, 0), "{:?}", open.reasons);
+    // Without a finding the status contradicts the document.
+    let clean = verdict(four(&[]), 226);
+    assert_eq!(clean.verdict, Verdict::Inconclusive, "{:?}", clean.reasons);
+    assert!(clean.reasons[0].text.contains("226"), "the reason states the code: {:?}", clean.reasons);
+    assert_eq!(verdict(four(&[]), 0).verdict, Verdict::Pass);
+    // Real documents of version 4, each with a finding or a skipped plug-in.
+    for name in
+        ["4.4-own.json", "4.2.3-gb10-level2-partial-skip.json", "4.5.2-gb10-level2-plugins-gated.json"]
+    {
+        let judgement = verdict(sample(&format!("dcgm-diag/{name}")), 226);
+        assert_ne!(judgement.verdict, Verdict::Pass, "{name}: {:?}", judgement.reasons);
+    }
+    // A document that the end of the node cut never passes, whatever the status.
+    let text = four(&[]);
+    for exit_code in [0, 226] {
+        assert_ne!(verdict(text[..text.len() / 2].to_owned(), exit_code).verdict, Verdict::Pass);
     }
 }
 
