@@ -8,7 +8,7 @@ use crate::support::logs::{Logs, bad};
 use model::Reason;
 use report::{Story, Style, csv, html, junit, markdown, terminal};
 use verdict::{
-    clues::EvidenceLine,
+    clues::ClueLine,
     diagnose::{Cause, Diagnosis},
     locate::Suspect,
 };
@@ -71,7 +71,7 @@ fn reports_of_hostile_logs_are_bounded() {
     let mut logs = bad();
     for judgement in [&mut logs.logs[0].2, &mut logs.whole].into_iter() {
         let text = "x y ".repeat(2500);
-        let line = EvidenceLine { log: Some(text.clone()), line: 1, text: text.clone() };
+        let line = ClueLine { log: Some(text.clone()), line: 1, text: text.clone() };
         let diagnosis = Diagnosis {
             cause: Cause::Crashed,
             text: text.clone(),

@@ -9,7 +9,7 @@ use report::{
     csv, html, junit, markdown, terminal,
 };
 use verdict::{
-    clues::EvidenceLine,
+    clues::ClueLine,
     diagnose::{Cause, Diagnosis},
     locate::Suspect,
 };
@@ -43,7 +43,7 @@ fn hostile() -> Logs {
             cause: Cause::GpuFault,
             text: HOSTILE.into(),
             times: u64::MAX,
-            evidence: vec![EvidenceLine { log: Some(HOSTILE.into()), line: 1, text: HOSTILE.into() }],
+            evidence: vec![ClueLine { log: Some(HOSTILE.into()), line: 1, text: HOSTILE.into() }],
             hosts: vec![HOSTILE.into(); 20],
         }];
         let host = Some(HOSTILE.to_owned());

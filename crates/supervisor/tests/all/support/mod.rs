@@ -9,12 +9,12 @@ use model::{JobEnd, Node, Span, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use supervisor::{
     BuildFolder, BuildOutcome, BuildRequest, BuildState, ClusterFolder, ClusterRequest, ClusterState,
-    JobFolder, JobRequest, JobState, Program,
+    JobFolder, JobRequest, JobState, OwnProgram,
 };
 use tempfile::TempDir;
 
 /// Starts this binary as a supervisor or a node.
-pub fn program() -> Program {
+pub fn program() -> OwnProgram {
     test_support::processes::program("support::be_host")
 }
 
