@@ -476,10 +476,9 @@ fn wrong_data_in_a_round_of_a_soak_fails_and_names_the_size_and_the_node() {
     let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
     let document = json(&output);
     assert_eq!(output.status.code(), Some(1), "{document}");
-    assert_eq!(
-        (&document["checks"][0]["reasons"][0], &document["checks"][0]["rounds_passed"]),
-        (&"WRONG_DATA".into(), &2.into())
-    );
+    let check = &document["checks"][0];
+    assert!(check["reasons"].as_array().unwrap().contains(&"WRONG_DATA".into()), "{document}");
+    assert_eq!(check["rounds_passed"], 2, "{document}");
     let run = document["run"].as_str().unwrap();
     let shown = json(&lab.burnin(&["show", run, "--check", "a@3", "--output", "json"]));
     let nodes = shown["suspects"]["nodes"].as_array().unwrap_or_else(|| panic!("{shown}"));
@@ -494,7 +493,7 @@ fn a_cancelled_soak_loads_the_measurements_of_its_rounds() {
     let lab = lab_of_commands(&[("a", "true", DECLARED)]);
     let script = json!(soaking(&lab, 0)).to_string();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);
-    lab.write("w.yaml", &format!("soak: {{for: 10m}}\n{workflow}"));
+    lab.write("w.yaml", &format!("soak: {{for: 2m}}\n{workflow}"));
     let mut run = lab.start();
     wait_for("the third round", || lab.records() >= 16 || run.try_wait().unwrap().is_some());
     signal("-INT", run.id());

@@ -113,7 +113,7 @@ fn the_report_of_a_soak_shows_clock_temperature_and_power_beside_the_metric() {
     let html = String::from_utf8(html.stdout).unwrap();
     assert!(html.contains("clock, MHz") && html.contains("temperature, °C"), "{html}");
     let cells =
-        ["51.2", "51.2", "1980", "62", "699"].map(|value| format!("<td class=\"number\">{value}</td>"));
+        ["51.20", "51.20", "1980", "62", "699"].map(|value| format!("<td class=\"number\">{value}</td>"));
     assert!(html.matches(&cells.concat()).count() >= 2, "each round has its row: {html}");
 }
 

@@ -181,7 +181,7 @@ impl Kernel {
                 self.serials.insert(bus.clone(), uuid);
             }
             self.introduced = Some(bus);
-        } else if let Some(serial) = rest.strip_prefix("GPU Board Serial PrintedNumber: ") {
+        } else if let Some(serial) = rest.strip_prefix("GPU Board Serial Number: ") {
             let bus = self.introduced.take().filter(|bus| line.whole && self.serials.contains_key(bus));
             if let Some(bus) = bus {
                 let serial = out.name(serial);

@@ -111,7 +111,7 @@ impl HandoverDevices {
     }
 
     pub(super) fn write(&self, out: &mut String) {
-        *out += "\n## HandoverDevices\n\n";
+        *out += "\n## Devices\n\n";
         if self.0.is_empty() {
             *out += "No log names a device.\n";
             return;
