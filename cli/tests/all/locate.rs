@@ -186,12 +186,12 @@ fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
     let (_, located, tests) = searched(&nodes(16), Some(&reference), "node-11", value);
     assert_eq!(located["suspects"][0]["host"], "node-11", "{located}");
     // The metric's own direction: a latency is better if it is lower.
-    let reference = json!({"value": 20.0, "metric": "osu.allgather_latency.latency"});
+    let reference = json!({"value": 20.0, "metric": "osu.allgather_latency.latency", "unit": "us"});
     let value = |bad| log(if bad { "high.txt" } else { "low.txt" }, osu(if bad { 31.0 } else { 20.5 }));
     let (_, located, _) = searched(&nodes(16), Some(&reference), "node-02", value);
     assert_eq!(located["suspects"][0]["host"], "node-02", "{located}");
     // A program that failed is a degraded test; so is a result that the program itself calls invalid.
-    let reference = json!({"value": 500.0});
+    let reference = json!({"value": 500.0, "unit": "GFLOP/s"});
     let invalid = "HPCG-Benchmark\nFinal Summary::HPCG result is=INVALID.\n";
     let value =
         |bad| log(if bad { "x.txt" } else { "y.txt" }, if bad { invalid.to_owned() } else { hpcg(499.0) });
@@ -221,6 +221,7 @@ fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
         &json!({"value": 9.0, "unit": "TFLOP/s"}),
         "is in `GFLOP/s`, and `reference.unit` is `TFLOP/s`",
     );
+    refused(good, &json!({"value": 9.0}), "is in `GFLOP/s`; state the unit of the reference");
     let mut both = good.clone();
     both["degraded"] = true.into();
     refused(&both, &reference, "expected either `degraded`, `value` or `log`");

@@ -134,7 +134,7 @@ impl RunState {
         let step = settled.len().div_ceil(COMPARED).max(1);
         let stored = settled.step_by(step).filter_map(|earlier| {
             let check = CheckIndex(check.0 - (round - earlier) * count);
-            let measurements = self.verdict_of(check)?.measurements.clone();
+            let measurements = self.verdict_of(check)?.measurements.as_deref().cloned();
             Some(SoakRound { round: earlier + 1, measurements })
         });
         stored.collect()

@@ -67,7 +67,7 @@ pub struct VerdictReached {
     pub object: String,
     /// The parsed logs; `None` if they were judged before this object existed, or are too large for one object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measurements: Option<MeasurementsFile>,
+    pub measurements: Option<Box<MeasurementsFile>>,
 }
 
 /// A node that a verdict suspects.

@@ -1,6 +1,6 @@
 //! Collects reasons and derives the verdict.
 
-use model::{Verdict, measurement::Reading};
+use model::{Criteria, Reason, Verdict, measurement::Reading};
 
 use crate::{
     diagnose::{self, Diagnosis, diagnose},
@@ -25,6 +25,7 @@ pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
         let severity = standard.criteria.map(|criteria| criteria.environment).unwrap_or_default();
         reasons.extend(environment::reason(&evidence.clues.environment, severity));
     }
+    reasons.extend(standard.criteria.and_then(without_effect));
     let (changes, accused) = metrics::hardware(evidence, standard.criteria);
     reasons.extend(changes);
     // A table with contradictory content is not compared with a standard.
@@ -41,6 +42,18 @@ pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
     suspects.extend(accused);
     suspects.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     Judgement { schema: "burnin/verdict/v1".to_owned(), verdict, reasons, diagnoses, suspects, fingerprint }
+}
+
+/// The criteria of metrics, which tables do not have: their bounds would have no effect.
+fn without_effect(criteria: &Criteria) -> Option<Reason> {
+    let names: Vec<_> = criteria.metrics.iter().map(|criterion| criterion.metric.as_str()).collect();
+    let text = || {
+        format!(
+            "the log has a table of nccl-tests, and the criteria bound metrics: {}; write `floors` or `references`",
+            names.join(", ")
+        )
+    };
+    (!names.is_empty()).then(|| Reason::new(Verdict::Inconclusive, "NOT_MEASURED", text()))
 }
 
 /// Per-process times identify a rank; log lines identify a node.

@@ -12,6 +12,8 @@ pub struct StatedGpus {
     named: BTreeMap<String, u32>,
     /// GPUs of a node with another name: a log may name its host in another way than the scheduler. `None` if the nodes differ.
     others: Option<u32>,
+    /// GPUs of the nodes, also those that the check need not measure.
+    installed: BTreeMap<String, u32>,
     /// GPUs of all nodes together.
     pub(crate) total: u32,
 }
@@ -36,11 +38,18 @@ impl StatedGpus {
         let first = all.first().and_then(|(_, gpus)| *gpus);
         let others = first.filter(|_| all.iter().all(|(_, gpus)| *gpus == first));
         let total = named.values().sum();
-        (!named.is_empty()).then_some(Self { named, others, total })
+        let installed =
+            cluster.nodes.iter().filter_map(|node| Some((node.name.clone(), node.gpus?))).collect();
+        (!named.is_empty()).then_some(Self { named, others, installed, total })
     }
 
     /// GPUs of a node as a log names it; `None` if the settings state no number for it.
     pub(crate) fn on(&self, node: &str) -> Option<u32> {
         self.named.get(node).copied().or(self.others)
+    }
+
+    /// Whether a node with this name has no more than `count` GPUs.
+    pub(crate) fn has_only(&self, node: &str, count: usize) -> bool {
+        self.installed.get(node).is_some_and(|installed| *installed as usize <= count)
     }
 }

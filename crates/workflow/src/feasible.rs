@@ -117,6 +117,15 @@ impl FeasibilityFindings {
                            `references` or a `line_rate`, or write `data_only: true` if that is intended";
             self.add(FieldSource::Criteria(check), "", false, message.to_owned());
         }
+        for at in 0..criteria.metrics.len() {
+            let message = "is not judged for nccl-tests; write `floors` or `references`";
+            self.add(
+                FieldSource::Criteria(check),
+                &format!("metrics[{at}].metric"),
+                false,
+                message.to_owned(),
+            );
+        }
         if bounds && criteria.data_only {
             let message = "contradicts the floors, references or baseline beside it; remove one of them";
             self.add(FieldSource::Criteria(check), "data_only", false, message.to_owned());

@@ -11,7 +11,7 @@ mod pairs;
 mod reader;
 mod standard;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use ledger::{ArtefactError, Artefacts, ObjectReader};
 use measurements::{Measurements, ParsedLog};
@@ -24,7 +24,7 @@ use pins::{InForce, Pins};
 use serde::Serialize;
 use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
-use verdict::{Baseline, Clues, Fingerprint, Judgement, RunEvidence, SoakSeries, Standard};
+use verdict::{Baseline, Clues, Fingerprint, Judgement, RunEvidence, SoakSeries, Standard, directed};
 
 use standard::Fixed;
 use tracing::warn;
@@ -69,13 +69,19 @@ impl Judge {
             log_sha256: stored.log_sha256,
             suspects,
             object,
-            measurements: stored.measurements,
+            measurements: stored.measurements.map(Box::new),
         }))
     }
 
     async fn reach(&self, id: &CommandId, case: &JudgedCase<'_>) -> Result<Stored, PortError> {
         let reader = LogReader::of(case.program)?;
-        let (logs, clues) = self.listen(case, &reader).await.map_err(damaged)?;
+        let (mut logs, clues) = self.listen(case, &reader).await.map_err(damaged)?;
+        // Reports and the warehouse read the stored measurements, and need the same direction as the verdict.
+        for log in &mut logs {
+            if let Cow::Owned(reading) = directed(&log.reading, case.criteria) {
+                log.reading = reading;
+            }
+        }
         let parsed = Measurements::of(&id.run, case.logs, case.job_attempt, logs);
         let measurements = measurements::write(&self.artefacts, id, &parsed).await.map_err(damaged)?;
         if measurements.is_none() {

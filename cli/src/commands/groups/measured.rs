@@ -89,16 +89,14 @@ fn value(reading: &Reading, reference: Option<&GroupReference>) -> Result<(f64, 
     let Some(first) = of_name.first() else {
         return Err(format!("has no metric `{name}` of the whole job (scope `world`)"));
     };
-    let unit = reference.and_then(|reference| reference.unit.as_deref());
-    if let Some(other) = of_name.iter().find(|metric| unit.is_some_and(|unit| *unit != *metric.unit)) {
+    let Some(unit) = reference.and_then(|reference| reference.unit.as_deref()) else {
         return Err(format!(
-            "{name} is in `{}`, and `reference.unit` is `{}`",
-            other.unit,
-            unit.unwrap_or_default()
+            "{name} is in `{}`; state the unit of the reference as `reference.unit`",
+            first.unit
         ));
-    }
-    if unit.is_none() && !first.has_known_unit() {
-        return Err(format!("{name} is in the unknown unit `{}`; state it as `reference.unit`", first.unit));
+    };
+    if let Some(other) = of_name.iter().find(|metric| *unit != *metric.unit) {
+        return Err(format!("{name} is in `{}`, and `reference.unit` is `{unit}`", other.unit));
     }
     let mut values = Vec::new();
     for metric in &of_name {

@@ -71,6 +71,10 @@ impl<'a> Measured<'a> {
         }
     }
 
+    pub(super) fn is_of_gpus(&self) -> bool {
+        !self.metrics.is_empty() && self.metrics.iter().all(|metric| metric.scope == Scope::Gpu)
+    }
+
     /// Labels in which comparable values agree.
     pub(super) fn labels(&self, metric: &'a Metric) -> Cow<'a, BTreeMap<String, String>> {
         match &self.criterion.settled {
@@ -93,18 +97,26 @@ impl<'a> Measured<'a> {
         }
         let seen: BTreeSet<_> = metrics.iter().map(|metric| SubjectPlace::of_metric(metric)).collect();
         if let Some(expected) = criterion.subjects.filter(|expected| *expected as usize != seen.len()) {
-            let text = format!("{name} is measured for {} instead of {expected} subjects", seen.len());
+            let mut text = format!("{name} is measured for {} instead of {expected} subjects", seen.len());
+            if self.is_of_gpus() && seen.len() < expected as usize {
+                let absent = absent_gpus(metrics, |_, _| true);
+                let mut absent: Vec<_> = absent.iter().map(ToString::to_string).collect();
+                absent.extend(
+                    evidence.gpus.iter().flat_map(|stated| fewer_than_stated(&seen, reading, stated)),
+                );
+                if !absent.is_empty() {
+                    text += &format!(": {}", listed(absent));
+                }
+            }
             found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
         }
-        if metrics.iter().all(|metric| metric.scope == Scope::Gpu) {
+        if self.is_of_gpus() {
             let named = reading.gpus.iter().filter(|gpu| !seen.contains(&SubjectPlace::of(&gpu.subject)));
             let mut missing: BTreeSet<_> = named.map(|gpu| super::place::owned(&gpu.subject)).collect();
             // Criteria with a number of subjects permit nodes with different numbers of GPUs.
             if criterion.subjects.is_none() {
-                let lacks = |node: &str, count: usize| {
-                    let stated = evidence.gpus.and_then(|stated| stated.on(node));
-                    stated.is_none_or(|stated| count < stated as usize)
-                };
+                let lacks =
+                    |node: &str, count| evidence.gpus.is_none_or(|stated| !stated.has_only(node, count));
                 missing.extend(absent_gpus(metrics, lacks));
             }
             if !missing.is_empty() {
@@ -119,8 +131,8 @@ impl<'a> Measured<'a> {
                 let lacking = fewer_than_stated(&seen, reading, stated);
                 if !lacking.is_empty() {
                     let text = format!(
-                        "{name} is measured on {} than the cluster's settings state; write `subjects` in its criterion if fewer \
-                         are intended",
+                        "{name} is not measured on all GPUs that the cluster's settings state: {}; write `subjects` in its criterion \
+                         if fewer are intended",
                         listed(lacking)
                     );
                     found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
@@ -229,8 +241,8 @@ fn absent_gpus(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> Vec<
     nodes.iter().filter(|(node, gpus)| lacks(node, gpus.len())).flat_map(absent).collect()
 }
 
-/// Nodes with fewer measured GPUs than stated, such as `7 of 8 GPUs of node n1`. `seen`: subjects of the metric.
-fn fewer_than_stated(
+/// Nodes with fewer GPUs than stated, such as `7 of 8 GPUs of node n1`. `seen`: measured or listed subjects.
+pub(super) fn fewer_than_stated(
     seen: &BTreeSet<SubjectPlace<'_>>,
     reading: &Reading,
     stated: &StatedGpus,

@@ -83,6 +83,7 @@ pub(crate) fn judge(
         measured.plausible(&mut found);
         measured.has_direction(&mut found);
     }
+    listed_gpus(evidence, &measured, &mut found);
     findings::judge(reading, &mut found);
     hardware::judge(evidence, criteria.evidence, &mut found);
     for measured in &measured {
@@ -113,6 +114,27 @@ pub(crate) fn judge(
         diagnoses: Vec::new(),
         suspects: suspects::suspects(evidence, reading),
         fingerprint,
+    }
+}
+
+/// Compares the GPUs that the log names with those that the cluster's settings state, if no criterion judges a metric of GPUs: a diagnosis
+/// that never saw a GPU has no finding about it.
+fn listed_gpus(evidence: &RunEvidence<'_>, measured: &[Measured<'_>], found: &mut FoundReasons<'_>) {
+    let is_judged = |measured: &Measured<'_>| measured.is_of_gpus() || measured.criterion.subjects.is_some();
+    let Some(stated) = evidence.gpus.filter(|_| !measured.iter().any(is_judged)) else { return };
+    let reading = evidence.reading;
+    let listed_ones = reading.gpus.iter().map(|gpu| &gpu.subject);
+    let subjects = listed_ones.chain(reading.metrics.iter().map(|metric| &metric.subject));
+    // A log without the names of nodes may list the GPUs of several nodes by the same numbers.
+    let seen: BTreeSet<_> = subjects
+        .filter(|subject| subject.node.is_some() && subject.gpu.is_some() && subject.peer.is_none())
+        .map(|subject| SubjectPlace::of(subject).device())
+        .collect();
+    let lacking = measured::fewer_than_stated(&seen, reading, stated);
+    if !lacking.is_empty() {
+        let lacking = listed(lacking);
+        let text = format!("the log does not name all GPUs that the cluster's settings state: {lacking}");
+        found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
     }
 }
 

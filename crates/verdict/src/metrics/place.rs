@@ -27,6 +27,11 @@ impl<'a> SubjectPlace<'a> {
         self.gpu.is_some()
     }
 
+    /// The GPU of its node.
+    pub(super) const fn device(self) -> Self {
+        Self { link: None, rank: None, peer: None, ..self }
+    }
+
     /// The GPU, node or rank that a link belongs to.
     pub(super) const fn without_link(self) -> Self {
         Self { link: None, ..self }

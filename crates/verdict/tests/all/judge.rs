@@ -3,8 +3,8 @@
 use std::{io, sync::LazyLock};
 
 use model::{
-    Cluster, Collective, Criteria, CurvePoint, Floor, JobEnd, Node, OneRank, Reference, Unequal, Verdict,
-    Workload,
+    Cluster, Collective, Criteria, CurvePoint, Floor, JobEnd, MetricCriterion, Node, OneRank, Reference,
+    Unequal, Verdict, Workload,
     measurement::{Half, LogEnd, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use proptest::prelude::*;
@@ -103,6 +103,18 @@ fn judged(change: impl FnOnce(&mut Reading, &mut JobEnd)) -> Judgement {
     let (mut reading, mut job) = good();
     change(&mut reading, &mut job);
     by(&evidence(&reading, &job, &workload()), &criteria())
+}
+
+#[test]
+fn criteria_of_metrics_are_inconclusive_for_a_table_which_has_none() {
+    let ((reading, job), workload) = (good(), workload());
+    let evidence = evidence(&reading, &job, &workload);
+    assert_eq!(by(&evidence, &criteria()).verdict, Verdict::Pass);
+    let name = "nccl_tests.bus_bandwidth";
+    let metric = MetricCriterion { metric: name.into(), floor: Some(1e9), ..MetricCriterion::default() };
+    let judgement = by(&evidence, &Criteria { metrics: vec![metric], ..criteria() });
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert!(judgement.reasons[0].text.contains(name), "{:?}", judgement.reasons);
 }
 
 #[test]

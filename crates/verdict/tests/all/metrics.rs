@@ -206,8 +206,36 @@ fn a_gpu_that_only_one_node_lacks_is_missing() {
     let judgement = by(&reading, floor());
     assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["NOT_MEASURED"]));
     assert_eq!(judgement.reasons[0].text, "copy is not measured for node n2, gpu 7");
-    let stated = MetricCriterion { subjects: Some(23), ..floor() };
-    assert_eq!(by(&reading, stated).verdict, Verdict::Pass, "the number is stated");
+    let stated = |subjects| MetricCriterion { subjects: Some(subjects), ..floor() };
+    assert_eq!(by(&reading, stated(23)).verdict, Verdict::Pass, "the number is stated");
+    let text = "copy is measured for 23 instead of 24 subjects: node n2, gpu 7";
+    assert_eq!(by(&reading, stated(24)).reasons[0].text, text);
+    // A job of one rank for each node measures all GPUs of the other nodes.
+    let nodes = ["n1", "n2", "n3"].map(|name| node(name, 1, 8));
+    let judgement = on_cluster(&reading, (&nodes, Every::Rank), floor());
+    assert_eq!(judgement.reasons[0].text, "copy is not measured for node n2, gpu 7");
+}
+
+/// The criteria bound no metric of GPUs: the verdict follows from findings.
+#[test]
+fn a_diagnosis_that_never_saw_a_gpu_is_inconclusive_if_the_settings_state_it() {
+    let nodes = [node("n1", 8, 8)];
+    let other = || MetricCriterion { metric: "load".into(), floor: Some(0.5), ..criterion() };
+    let mut seven = seven_on(&["n1"]);
+    let load = Metric {
+        name: "load".into(),
+        scope: Scope::Node,
+        subject: Subject { node: Some("n1".into()), ..Subject::default() },
+        ..seven.metrics[0].clone()
+    };
+    seven.metrics.push(load);
+    let judgement = on_cluster(&seven, (&nodes, Every::Node), other());
+    assert_eq!(judgement.verdict, Verdict::Inconclusive, "{:?}", judgement.reasons);
+    assert_eq!(
+        judgement.reasons[0].text,
+        "the log does not name all GPUs that the cluster's settings state: 7 of 8 GPUs of node n1"
+    );
+    assert_eq!(on_cluster(&seven, (&[node("n1", 8, 7)], Every::Node), other()).verdict, Verdict::Pass);
 }
 
 /// GPUs 0 to 6 of each node: the node lost the last GPU before the run, so that no program lists it.

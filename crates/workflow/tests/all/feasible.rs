@@ -101,6 +101,12 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
             "criteria.yaml:4:1: line_rate_share: 2 is more than the maximum of 1.0; write 1.0 or less",
         ),
         (
+            criteria(
+                "name: mine\ndata_only: true\nmetrics: [{metric: nccl_tests.bus_bandwidth, floor: 400}]\n",
+            ),
+            "criteria.yaml:3:12: metrics[0].metric: is not judged for nccl-tests; write `floors` or `references`",
+        ),
+        (
             criteria("name: mine\n"),
             "criteria.yaml:1:1: no floor and no reference bounds the bandwidth, so any speed passes; add `floors`, `references` or a `line_rate`, or write `data_only: true` if that is intended",
         ),

@@ -6,10 +6,10 @@ use std::{
 };
 
 use judge::Judge;
-use ledger::{Artefacts, MemoryStore};
+use ledger::{Artefacts, MemoryStore, Store};
 use model::{
     Attempt, Body, Cluster, ClusterAccess, Command, CommandId, CommandLine, Criteria, Every, JobEnd, Logs,
-    MetricCriterion, Node, OutputFormat, Program, Timestamp,
+    MetricCriterion, Node, OutputFormat, Program, Timestamp, metric::Better,
 };
 use serde_json::{Value, json};
 use service::{Bus, BusError, Event, ManualClock, Publisher, Worker};
@@ -28,7 +28,15 @@ impl Bus for Published {
 
 /// The judge's answer for one node whose log has these GPUs.
 async fn judged(node: Node, gpus: std::ops::Range<u32>, criterion: MetricCriterion) -> Value {
-    let store = Arc::new(MemoryStore::default());
+    judged_in(Arc::default(), "higher", (node, gpus, criterion)).await
+}
+
+/// The answer, with the artefacts in `store`. `better`: the direction that the declaration of the format states.
+async fn judged_in(
+    store: Arc<MemoryStore>,
+    better: &str,
+    (node, gpus, criterion): (Node, std::ops::Range<u32>, MetricCriterion),
+) -> Value {
     let artefacts = Artefacts::new(store.clone());
     let id: CommandId = "gpus-1.logs.1.start".parse().unwrap();
     let rows: String = gpus.map(|gpu| format!("gpu {gpu}: 100.5 GB/s\n")).collect();
@@ -37,7 +45,7 @@ async fn judged(node: Node, gpus: std::ops::Range<u32>, criterion: MetricCriteri
     let committed = artefacts.commit(&id, vec![object]).await.unwrap();
     let read = json!({
         "row": r"^gpu (?P<gpu>\d+): (?P<value>\S+) GB/s$", "end": "^done$", "name": "copy", "unit": "GB/s",
-        "better": "higher", "scope": "gpu",
+        "better": better, "scope": "gpu",
     });
     let body = Body::RunJudge {
         workflow: "gpus".to_owned(),
@@ -97,4 +105,20 @@ async fn a_node_with_fewer_gpus_than_its_settings_state_never_passes() {
     let seven = MetricCriterion { subjects: Some(7), ..floor() };
     assert_eq!(judged(eight(), 0..7, seven).await["verdict"], "pass");
     assert_eq!(judged(Node::new("n1", 8), 0..7, floor()).await["verdict"], "pass");
+}
+
+/// Reports, hand-over documents and the warehouse read the stored measurements.
+#[tokio::test]
+async fn the_stored_measurements_have_the_direction_of_the_criteria() {
+    let peers = MetricCriterion {
+        metric: "copy".to_owned(),
+        floor: Some(90.0),
+        better: Some(Better::Higher),
+        ..MetricCriterion::default()
+    };
+    let store = Arc::<MemoryStore>::default();
+    let fact = judged_in(store.clone(), "none", (Node::new("n1", 8), 0..8, peers)).await;
+    let object = fact["measurements"]["object"].as_str().unwrap();
+    let stored: Value = serde_json::from_slice(&store.read(object).await.unwrap().unwrap()).unwrap();
+    assert_eq!(stored["logs"][0]["reading"]["metrics"][0]["better"], "higher", "{stored}");
 }

@@ -87,7 +87,7 @@ async fn load_into(
         log_sha256: None,
         suspects: Vec::new(),
         object: String::new(),
-        measurements: file,
+        measurements: file.map(Box::new),
     };
     let body = Body::ResultsLoad {
         workflow: "samples".to_owned(),

@@ -234,7 +234,7 @@ pub async fn judged_run(
             log_sha256: None,
             suspects: Vec::new(),
             object: "nowhere".to_owned(),
-            measurements,
+            measurements: measurements.map(Box::new),
         };
         facts.push((attempt, Fact::VerdictReached(reached)));
     }
