@@ -331,6 +331,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_value_that_the_earlier_runs_on_the_node_have_is_missing() {
+        let of_gpus = |gpus: std::ops::Range<u32>| {
+            let mut reading = run(&[7], 1.0);
+            let gpu = |gpu| Metric {
+                name: "copy".into(),
+                scope: Scope::Gpu,
+                subject: model::metric::Subject {
+                    node: Some("n7".into()),
+                    ..model::metric::Subject::gpu(gpu)
+                },
+                ..reading.metrics[0].clone()
+            };
+            let copies: Vec<_> = gpus.map(gpu).collect();
+            reading.metrics.extend(copies);
+            reading
+        };
+        let runs: Vec<_> = (0..6).map(|_| (of_gpus(0..8), Verdict::Pass, "1")).collect();
+        let history = history(&runs).await;
+        let (_, judgement) = judged(&history, &of_gpus(0..8)).await;
+        assert_eq!(judgement.verdict, Verdict::Pass, "{:?}", judgement.reasons);
+        let (_, judgement) = judged(&history, &of_gpus(0..7)).await;
+        assert_eq!(judgement.verdict, Verdict::Inconclusive, "{:?}", judgement.reasons);
+        assert!(reason(&judgement, "NOT_MEASURED").unwrap().contains("gpu 7"), "{:?}", judgement.reasons);
+    }
+
+    #[tokio::test]
     async fn nodes_that_a_scheduler_chose_again_are_compared_with_their_own_past() {
         // Each run has seven of the nodes, and one that only it has.
         let runs: Vec<_> = (0..10u32)

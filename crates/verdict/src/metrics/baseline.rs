@@ -101,7 +101,8 @@ pub(crate) fn learn(readings: &[&Reading]) -> Result<LearnedMetrics, (usize, Str
     Ok(learned(first.keys().copied(), &runs, runs.len()))
 }
 
-/// Learns the values of `current` that at least `fewest` runs have, each from its `most` oldest runs. Returns them with the number of runs,
+/// Learns the values of `current` that at least `fewest` runs have, each from its `most` oldest runs, and the values that `current` has
+/// [`lost`]. Returns them with the number of runs,
 /// from the first one, that they were learned from, and the other values of `current`.
 pub(crate) fn learn_paired(
     readings: &[&Reading],
@@ -111,6 +112,11 @@ pub(crate) fn learn_paired(
     let runs: Vec<_> = readings.iter().map(|reading| values(reading)).collect();
     let current = values(current);
     let (mut keys, mut missing, mut used) = (Vec::new(), Vec::new(), 0);
+    for at in lost(&runs, &current, fewest) {
+        let with = runs.iter().enumerate().filter(|(_, run)| run.contains_key(&at)).take(most);
+        used = used.max(with.map(|(run, _)| run + 1).last().unwrap_or(0));
+        keys.push(at);
+    }
     for (at, (_, metric)) in &current {
         let mut with = runs.iter().enumerate().filter(|(_, run)| run.contains_key(at)).take(most);
         let known: Vec<_> = with.by_ref().map(|(run, _)| run).collect();
@@ -123,6 +129,28 @@ pub(crate) fn learn_paired(
         }
     }
     (learned(keys.into_iter(), &runs[..used], most), used, missing)
+}
+
+/// Values that this run lacks although it measured their nodes: the newest run on the node and at least `fewest` runs have them. They are
+/// learned, so that the comparison reports them as missing.
+fn lost<'a>(
+    runs: &[SubjectValues<'a>],
+    current: &SubjectValues<'_>,
+    fewest: usize,
+) -> BTreeSet<BorrowedKey<'a>> {
+    // Values of the whole job have no node.
+    let nodes: BTreeSet<Option<&str>> = current.keys().map(|at| at.place.node()).chain([None]).collect();
+    let mut newest: BTreeMap<Option<&str>, &SubjectValues<'a>> = BTreeMap::new();
+    for run in runs.iter().rev() {
+        for at in run.keys().filter(|at| nodes.contains(&at.place.node())) {
+            newest.entry(at.place.node()).or_insert(run);
+        }
+    }
+    let of_newest = newest.iter().flat_map(|(node, run)| run.keys().filter(|at| at.place.node() == *node));
+    let is_lost = |at: &&BorrowedKey<'a>| {
+        !current.contains_key(*at) && runs.iter().filter(|run| run.contains_key(*at)).count() >= fewest
+    };
+    of_newest.filter(is_lost).copied().collect()
 }
 
 /// Learns these values, each from the first `most` runs that have it.

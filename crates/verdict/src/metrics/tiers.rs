@@ -37,7 +37,10 @@ pub(super) fn tiers(runs: &[Vec<f64>], resolution: f64) -> Option<Tiers> {
         let minority = at_upper.min(run.len() - at_upper);
         minority >= LEVEL_SUBJECTS && minority as f64 >= LEVEL_SHARE * run.len() as f64
     };
-    (2 * runs.iter().filter(has_both).count() >= runs.len()).then_some(tiers)
+    // A run with few values shows no second level.
+    let is_full = |run: &&Vec<f64>| run.len() >= 2 * LEVEL_SUBJECTS;
+    let full = runs.iter().filter(is_full).count();
+    (2 * runs.iter().filter(has_both).count() >= full).then_some(tiers)
 }
 
 impl Tiers {

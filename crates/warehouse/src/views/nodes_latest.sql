@@ -13,9 +13,9 @@ states AS (
   SELECT
     *,
     CASE
-      WHEN result IN ('drained', 'returned') THEN result
-      WHEN result = 'passed' AND was_drained = 1 THEN 'returned'
-      WHEN result = 'passed' THEN 'good'
+      WHEN result = 'drained' THEN 'drained'
+      WHEN result IN ('passed', 'returned') AND was_drained = 1 THEN 'returned'
+      WHEN result IN ('passed', 'returned') THEN 'good'
       WHEN result IN ('suspected', 'retest_failed') AND was_drained = 1 THEN 'failed_again'
       WHEN result = 'suspected' THEN 'suspected'
     END AS state

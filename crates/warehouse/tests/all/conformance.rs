@@ -162,6 +162,7 @@ async fn the_view_of_nodes_has_the_states_of_burnin_nodes() {
         ("n5", &["drained", "passed", "suspected"], "failed_again"),
         ("n6", &["passed", "suspected", "retest_failed"], "suspected"),
         ("n7", &["passed"], "good"),
+        ("n8", &["suspected", "returned"], "good"),
     ];
     for (node, results, _) in nights {
         for (at, result) in (1..).zip(results) {

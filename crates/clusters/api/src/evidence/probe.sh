@@ -93,7 +93,7 @@ burnin_nccl() {
   [[ -n $file ]] || return 0
   version=$(readlink -f "$file")
   version=${version##*/libnccl.so.}
-  [[ $version == *.*.* ]] || version=$(timeout -k 1 1 grep -aom 1 'NCCL version [0-9][0-9.]*' "$file" 2>/dev/null)
+  [[ $version == *.*.* ]] || version=$(timeout -k 1 0.8 grep -aom 1 'NCCL version [0-9][0-9.]*' "$file" 2>/dev/null)
   version=${version##* }
   printf 'nccl=%s\n' "${version:-unreadable}"
 }
@@ -177,7 +177,7 @@ burnin_samples() {
   done
 }
 burnin_run() {
-  local program= status sampler samples folded try stopped=0
+  local program= status sampler samples folded try stopped=0 begun
   trap 'stopped=1; kill -TERM "$program" 2>/dev/null' TERM INT
   burnin_evidence before gpus links link_errors pcie ports kernel settings
   burnin_end before
@@ -187,6 +187,8 @@ burnin_run() {
   sampler=$!
   burnin_samples <&"$samples" &
   folded=$!
+  exec {samples}<&-
+  begun=$SECONDS
   "$@" <&0 &
   program=$!
   wait "$program"
@@ -197,8 +199,10 @@ burnin_run() {
     wait "$program"
     status=$?
   done
-  kill "$sampler" 2>/dev/null
+  # A program that ends before the first sample is sampled during the evidence after it.
+  ((SECONDS - begun < 3)) || kill "$sampler" 2>/dev/null
   burnin_evidence after gpus links link_errors pcie ports kernel
+  kill "$sampler" 2>/dev/null
   for try in {1..8}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.05; done
   kill -KILL "$sampler" "$folded" 2>/dev/null
   burnin_end after
