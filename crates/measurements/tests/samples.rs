@@ -56,7 +56,7 @@ impl Bucket {
             log_sha256: None,
             suspects: Vec::new(),
             object: String::new(),
-            measurements: file,
+            measurements: file.map(Box::new),
         };
         read(&self.artefacts, &self.run, (&self.logs, Attempt::FIRST), Some(&reached)).await
     }

@@ -89,13 +89,11 @@ fn value(reading: &Reading, reference: Option<&GroupReference>) -> Result<(f64, 
     let Some(first) = of_name.first() else {
         return Err(format!("has no metric `{name}` of the whole job (scope `world`)"));
     };
-    let Some(unit) = reference.and_then(|reference| reference.unit.as_deref()) else {
-        return Err(format!(
-            "{name} is in `{}`; state the unit of the reference as `reference.unit`",
-            first.unit
-        ));
-    };
-    if let Some(other) = of_name.iter().find(|metric| *unit != *metric.unit) {
+    let unstated =
+        || format!("{name} is in `{}`; state the unit of the reference as `reference.unit`", first.unit);
+    let unit = reference.map(|reference| reference.unit.as_deref().ok_or_else(unstated)).transpose()?;
+    if let Some(other) = of_name.iter().find(|metric| unit.is_some_and(|unit| *unit != *metric.unit)) {
+        let unit = unit.unwrap_or_default();
         return Err(format!("{name} is in `{}`, and `reference.unit` is `{unit}`", other.unit));
     }
     let mut values = Vec::new();

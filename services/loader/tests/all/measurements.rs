@@ -153,7 +153,7 @@ async fn tables_of_real_logs_are_metrics_too() {
             let labels: serde_json::Value = serde_json::from_str(&metric.labels).unwrap();
             *metric.log == *row.log
                 && metric.value == Some(row.busbw)
-                && labels["size"] == row.size_bytes.to_string()
+                && labels["size"].as_str().and_then(|size| size.parse().ok()) == Some(row.size_bytes)
                 && labels["placement"] == row.placement.as_str()
                 && labels["collective"].as_str() == row.collective.as_deref()
                 && labels["ranks"].as_str() == row.ranks.map(|ranks| ranks.to_string()).as_deref()
