@@ -155,6 +155,35 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         names.iter().map(entry).collect()
     }
 
+    /// Asserts that a run of this number of checks, killed and resumed, recorded each fact once. Only an acceptance may be missing: if
+    /// the process is killed between the start of a step and its record, and the step ends before the resumption, the resumed process
+    /// records the end directly.
+    pub fn assert_each_fact_once(&self, checks: usize, context: &str) {
+        let story = self.story();
+        let expected = [
+            ("run.requested", 1),
+            ("image.accepted", 1),
+            ("image.built", 1),
+            ("cluster.accepted", 1),
+            ("cluster.ready", 1),
+            ("job.accepted", checks),
+            ("job.done", checks),
+            ("logs.collected", checks),
+            ("verdict.reached", checks),
+            ("results.loaded", checks),
+            ("cluster.deleted", 1),
+            ("closed", 1),
+        ];
+        for (name, times) in expected {
+            let count = story.iter().filter(|recorded| *recorded == name).count();
+            let complete = count == times || (name.ends_with(".accepted") && count < times);
+            assert!(complete, "{context}: {name} is recorded {count} times instead of {times}: {story:?}");
+        }
+        let unexpected = story.iter().find(|recorded| expected.iter().all(|(name, _)| recorded != name));
+        assert_eq!(unexpected, None, "{context}: {story:?}");
+        assert_eq!(story.last().map(String::as_str), Some("closed"), "{context}: {story:?}");
+    }
+
     /// Number of starts of each step.
     pub fn counts(&self) -> Vec<(String, usize)> {
         let mut counts: Vec<_> = fs::read_dir(self.path("counts"))
