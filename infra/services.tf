@@ -87,6 +87,19 @@ resource "google_cloud_run_v2_service" "service" {
       }
 
       dynamic "env" {
+        for_each = each.key == "gateway" && var.git_token_secret != null ? [var.git_token_secret] : []
+        content {
+          name = "BURNIN_GIT_TOKEN"
+          value_source {
+            secret_key_ref {
+              secret  = env.value
+              version = "latest"
+            }
+          }
+        }
+      }
+
+      dynamic "env" {
         for_each = each.key == "hooks" ? [var.github_secret] : []
         content {
           name = "BURNIN_GITHUB_SECRETS"
@@ -112,6 +125,7 @@ resource "google_cloud_run_v2_service" "service" {
     google_project_service.api,
     google_secret_manager_secret_iam_member.channel,
     google_secret_manager_secret_iam_member.github,
+    google_secret_manager_secret_iam_member.git,
   ]
 }
 
@@ -156,4 +170,12 @@ resource "google_secret_manager_secret_iam_member" "github" {
   secret_id = var.github_secret
   role      = "roles/secretmanager.secretAccessor"
   member    = google_service_account.holder[each.key].member
+}
+
+resource "google_secret_manager_secret_iam_member" "git" {
+  for_each  = toset(compact([var.git_token_secret]))
+  project   = var.project
+  secret_id = each.key
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.holder["gateway"].member
 }

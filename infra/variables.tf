@@ -159,3 +159,9 @@ variable "github_secret" {
   type        = string
   default     = null
 }
+
+variable "git_token_secret" {
+  description = "Secret Manager secret with a token that reads the refs of private repositories over HTTPS; null: only public repositories are polled for missed pushes."
+  type        = string
+  default     = null
+}

@@ -1,7 +1,12 @@
 //! A client of the gateway's API: the deployed services, or a `burnin up`.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header::HeaderValue};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -10,6 +15,12 @@ use crate::exit::{CliError, Exit};
 
 /// Environment variable with a token: an identity token for the deployed services.
 const TOKEN: &str = "BURNIN_TOKEN";
+/// Environment variable with a shell command that prints a new token: identity tokens expire after an hour.
+const TOKEN_COMMAND: &str = "BURNIN_TOKEN_COMMAND";
+/// First pause after a response 429; the following ones are twice as long each.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Maximum number of repetitions after responses 429.
+const RETRIES: usize = 5;
 /// Maximum duration of a request; a stream of events ends earlier.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -17,7 +28,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub struct Server {
     url: Url,
     client: reqwest::Client,
-    authorization: Option<HeaderValue>,
+    /// The current token, renewed by `token_command`.
+    authorization: Mutex<Option<HeaderValue>>,
+    token_command: Option<String>,
 }
 
 impl Server {
@@ -26,14 +39,15 @@ impl Server {
     /// # Errors
     /// Returns an error if the address or the token is unusable.
     pub fn new(url: &Url, data: &Path) -> Result<Self, CliError> {
-        let authorization = token(url, data)?.map(|token| {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| CliError::usage(format!("{TOKEN}: expected one line of printable ASCII")))?;
-            value.set_sensitive(true);
-            Ok(value)
-        });
+        let token_command = std::env::var(TOKEN_COMMAND).ok().filter(|command| !command.is_empty());
+        let token = match std::env::var(TOKEN) {
+            Ok(token) => Some(token),
+            Err(_) if token_command.is_some() => None,
+            Err(_) => local_token(url, data)?,
+        };
+        let authorization = Mutex::new(token.map(|token| bearer(TOKEN, &token)).transpose()?);
         let client = reqwest::Client::builder().timeout(LONGEST).build().map_err(CliError::infrastructure)?;
-        Ok(Self { url: url.clone(), client, authorization: authorization.transpose()? })
+        Ok(Self { url: url.clone(), client, authorization, token_command })
     }
 
     /// A request for `/api/v1/{path}`; every part is escaped.
@@ -42,27 +56,65 @@ impl Server {
         if let Ok(mut parts) = url.path_segments_mut() {
             parts.pop_if_empty().extend(["api", "v1"]).extend(path);
         }
-        let request = self.client.request(method, url);
-        match &self.authorization {
-            Some(value) => request.header(reqwest::header::AUTHORIZATION, value),
-            None => request,
-        }
+        self.client.request(method, url)
     }
 
-    /// Sends a request.
+    /// Sends a request: again with a new token if the token has expired, and again after a pause if the server has too many requests.
     ///
     /// # Errors
     /// Returns an error if there is no response, or if the server reports a problem.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, CliError> {
-        let response = request.send().await.map_err(|error| {
-            let why = service::worker::chain(&error.without_url());
-            CliError::new(format!("{}: {why}", self.url), Exit::Infrastructure)
-        })?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response);
+        if self.authorization().is_none() {
+            self.renew().await?;
         }
-        Err(self.problem(status, &response.text().await.unwrap_or_default()))
+        let mut renewed = false;
+        let mut pauses = ExponentialBuilder::default().with_min_delay(PAUSE).with_max_times(RETRIES).build();
+        loop {
+            let mut next = request.try_clone().ok_or_else(|| self.broken("the request has no fixed body"))?;
+            if let Some(value) = self.authorization() {
+                next = next.header(reqwest::header::AUTHORIZATION, value);
+            }
+            let response = next
+                .send()
+                .await
+                .map_err(|error| self.broken(&service::worker::chain(&error.without_url())))?;
+            let status = response.status();
+            if status.is_success() {
+                return Ok(response);
+            }
+            if status == StatusCode::UNAUTHORIZED && !renewed && self.renew().await? {
+                renewed = true;
+                continue;
+            }
+            // Cloud Run answers 429 while all instances are full.
+            match pauses.next().filter(|_| status == StatusCode::TOO_MANY_REQUESTS) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(self.problem(status, &response.text().await.unwrap_or_default())),
+            }
+        }
+    }
+
+    fn authorization(&self) -> Option<HeaderValue> {
+        self.authorization.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads a new token from the command; `false` without a command.
+    async fn renew(&self) -> Result<bool, CliError> {
+        let Some(command) = &self.token_command else { return Ok(false) };
+        let failed = |why: String| CliError::usage(format!("{TOKEN_COMMAND}: `{command}` {why}"));
+        let output = tokio::process::Command::new("sh").args(["-c", command]).output().await;
+        let output = output.map_err(|error| failed(format!("could not be started: {error}")))?;
+        if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            return Err(failed(format!("failed ({}): {}", output.status, stderr.trim())));
+        }
+        let value = bearer(TOKEN_COMMAND, String::from_utf8_lossy(&output.stdout).trim())?;
+        *self.authorization.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        Ok(true)
+    }
+
+    fn broken(&self, why: &str) -> CliError {
+        CliError::new(format!("{}: {why}", self.url), Exit::Infrastructure)
     }
 
     /// Sends a request and reads the JSON of its response.
@@ -96,7 +148,8 @@ impl Server {
         let hint = match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 format!(
-                    "; set {TOKEN}, for the deployed services to the output of `gcloud auth print-identity-token`"
+                    "; set {TOKEN}, for the deployed services to the output of `gcloud auth print-identity-token`, or \
+                     {TOKEN_COMMAND} to this command, because a token expires after an hour"
                 )
             }
             StatusCode::NOT_FOUND if detail.is_empty() => "; is this the address of the API?".to_owned(),
@@ -108,11 +161,19 @@ impl Server {
     }
 }
 
-/// The token of the environment, or that of this user's `burnin up` at the address.
-fn token(url: &Url, data: &Path) -> Result<Option<String>, CliError> {
-    if let Ok(token) = std::env::var(TOKEN) {
-        return Ok(Some(token));
+/// Header with a token from an environment variable.
+fn bearer(variable: &str, token: &str) -> Result<HeaderValue, CliError> {
+    let unusable = || CliError::usage(format!("{variable}: expected a token, one line of printable ASCII"));
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| unusable())?;
+    if token.is_empty() {
+        return Err(unusable());
     }
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The token of this user's `burnin up` at the address.
+fn local_token(url: &Url, data: &Path) -> Result<Option<String>, CliError> {
     let Some(port) = url.port() else { return Ok(None) };
     let local = url.host_str().is_some_and(|host| ["127.0.0.1", "localhost", "[::1]"].contains(&host));
     let file = data.join("host/up").join(format!("{port}.header"));

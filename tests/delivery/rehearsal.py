@@ -74,13 +74,14 @@ class Rehearsal:
                     stream.close()
 
     def serve(self):
-        """Starts the local server behind the deployed gateway's address, with the workflows of the bucket."""
+        """Starts the local server behind the deployed gateway's address. stand_in.py gives it the workflows of the bucket, with processes
+        instead of their clusters."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         data = self.folder / "up"
-        workflows = self.cloud_folder / "buckets/my-project-burnin-artefacts/workflows"
-        workflows.mkdir(parents=True, exist_ok=True)
+        workflows = self.folder / "workflows"
+        workflows.mkdir()
         # HOME is unchanged, because the user's home folder contains the compilers.
         with (self.folder / "up.log").open("w") as log:
             server = subprocess.Popen([self.programs["burnin"], "up", "--port", str(port), "--workflows", workflows, "--data", data],
@@ -92,7 +93,7 @@ class Rehearsal:
             if server.poll() is not None or time.monotonic() - began > 20:
                 raise Failed((self.folder / "up.log").read_text())
             time.sleep(0.05)
-        self.local = {"LOCAL_SERVER": f"http://127.0.0.1:{port}", "LOCAL_HEADER": str(header)}
+        self.local = {"LOCAL_WORKFLOWS": str(workflows), "LOCAL_SERVER": f"http://127.0.0.1:{port}", "LOCAL_HEADER": str(header)}
 
     def run(self, commands):
         """Executes commands in one shell, which continues with the variables of the last one. Returns the output."""

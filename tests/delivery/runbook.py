@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "RUNBOOK.md"
 PROGRAMS = (*sdk.TOOLS, "bash", "burnin")
 # Programs of each host whose flags are not checked; the rehearsal executes the programs in procedures.
-PLAIN = {"cat", "cp", "echo", "export", "jq", "openssl", "rm", "tail", "umask"}
+PLAIN = {"cat", "cp", "echo", "export", "jq", "mkdir", "openssl", "rm", "sed", "tail", "umask"}
 ASSIGNMENT = re.compile(r"^\w+=")
 
 

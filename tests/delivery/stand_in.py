@@ -5,6 +5,7 @@ this project; curl and burnin are the real ones, and the deployed gateway's addr
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import sys
 
@@ -187,9 +188,30 @@ def terraform(cloud, name, flags, words):
 GATEWAY = "https://burnin-gateway.run.app"
 
 
+CLUSTER = re.compile(r"^cluster:\n(?:[ ]+.*\n)+", re.MULTILINE)
+
+
+def workflows(cloud):
+    """Copies the bucket's workflows for the local server, with processes instead of their clusters."""
+    bucket, here = cloud.bucket("my-project-burnin-artefacts") / "workflows", pathlib.Path(os.environ["LOCAL_WORKFLOWS"])
+    shutil.rmtree(here)
+    if bucket.exists():
+        shutil.copytree(bucket, here)
+    else:
+        here.mkdir()
+    for file in here.glob("*.yaml"):
+        text = file.read_text()
+        if "processes:" in text:
+            raise Refused(f"{file.name}: cluster.rent.processes: the deployed services have no host for processes")
+        file.write_text(CLUSTER.sub("cluster: {rent: {processes: {nodes: 4}}}\n", text))
+
+
 def client(cloud, tool, words):
     """Replaces this process by the real curl or burnin, and the deployed gateway by the local one."""
+    if tool == "burnin" and words[:1] == ["check"]:
+        os.execv(os.environ["BURNIN"], [tool, *words])
     cloud.serving("burnin-gateway")
+    workflows(cloud)
     local, header = os.environ["LOCAL_SERVER"], pathlib.Path(os.environ["LOCAL_HEADER"])
     if tool == "curl":
         if not any(word.startswith(GATEWAY + "/") for word in words) or "Authorization: Bearer token-of-you@example.com" not in words:

@@ -15,7 +15,7 @@ from rehearsal import Failed, Rehearsal, blocks
 PAGE = runbook.PAGE.read_text()
 PROGRAMS = {}
 # Sections that `test_from_nothing_to_removal` executes.
-PROCEDURES = ("Deploy from nothing", "First run", "Upgrade", "Roll back", "GitHub's webhook", "Rotate", "Remove")
+PROCEDURES = ("Deploy from nothing", "First run", "Runs from a terminal", "Upgrade", "Roll back", "GitHub's webhook", "Rotate", "Remove")
 # A text of the page, its replacement, and the expected error.
 TYPOS = (
     ("--to-revisions=", "--to-revision=", "unknown flag --to-revision"),
@@ -32,8 +32,8 @@ TYPOS = (
     ("google_artifact_registry_repository.images", "google_artifact_registry_repository.image", "unknown resource"),
     ("output -raw webhook", "output -raw webhooks", "unknown output webhooks"),
     ("bash .ci/rollout.sh", "bash .ci/roll-out.sh", "does not exist"),
-    ("burnin logs RUN --follow", "burnin log RUN --follow", "unknown command log"),
-    ("burnin logs RUN --follow", "burnin logs RUN --follows", "unknown flag --follows"),
+    ("burnin logs latest --follow", "burnin log latest --follow", "unknown command log"),
+    ("burnin logs latest --follow", "burnin logs latest --follows", "unknown flag --follows"),
     ("curl --fail", "curl --fails", "unknown flag --fails"),
     ("bq show -j", "bq show --jobs", "unknown flag --jobs"),
     ("openssl rand", "opensl rand", "unknown program opensl"),
@@ -113,6 +113,11 @@ class Procedures(unittest.TestCase):
         self.assertIn('"schema":"burnin/about/v1"', output)
         self.assertRegex(output, r"(?m)^PASS ")
 
+        (terminal,) = blocks(PAGE, "Runs from a terminal")
+        output = cloud.run(terminal)
+        self.assertRegex(output, r"(?m)^PASS ")
+        self.assertRegex(output, r"slurm: \S+ pinned")
+
         (upgrade,) = blocks(PAGE, "Upgrade")
         cloud.run(upgrade)
         second = cloud.images()
@@ -186,7 +191,7 @@ class Procedures(unittest.TestCase):
 
     def test_every_block_of_a_procedure_is_executed(self):
         sections = {command.section for command in runbook.commands(PAGE) if command.block}
-        self.assertEqual(sections - set(PROCEDURES), {"Runs from a terminal"})
+        self.assertEqual(sections, set(PROCEDURES))
 
 
 def target(resource, key):

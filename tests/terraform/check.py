@@ -31,6 +31,7 @@ OPTIONS = {
     "people": ["user:a@example.com"],
     "operators": ["group:infra@example.com"],
     "github_secret": "hook",
+    "git_token_secret": "git-token",
 }
 # A file, a text in it, its replacement, and Terraform's expected error.
 PLANTED = (

@@ -115,12 +115,13 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
 /// Prints the stages of a run until it is closed. An interrupt does not cancel the run.
 async fn follow_run(server: &Server, run: &RunId, expected: Option<Duration>) -> Result<RunDetail, CliError> {
     let mut progress = Progress::new(expected);
-    let mut failures = 0;
+    let (mut failures, mut found) = (0, false);
     let closed = loop {
         match look(server, run, &mut progress).await {
             Ok(Some(detail)) => break detail,
-            Ok(None) => failures = 0,
-            Err(error) if error.exit == Exit::Usage || failures >= FAILURES => {
+            Ok(None) => (failures, found) = (0, true),
+            // The server does not know the run until its request is recorded.
+            Err(error) if (found && error.exit == Exit::Usage) || failures >= FAILURES => {
                 let again = format!("{}; {run} continues: `burnin --server ... show {run}`", error.message);
                 return Err(CliError { message: again, ..error });
             }

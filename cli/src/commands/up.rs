@@ -13,7 +13,6 @@ use std::{
 };
 
 use clusters::Schedulers;
-use dashboard::Dashboard;
 use events::{Content, Message};
 use gateway::{Catalogue, Gateway, GatewaySetup, GitRefs, LocalAccess, Rates, TAKES, WebhookSecrets};
 use lifecycle::Input;
@@ -22,6 +21,7 @@ use notifier::{
     Notifier,
     senders::{GithubApi, HttpSender},
 };
+use pages::Dashboard;
 use run_index::RunIndex;
 use service::{
     Bus, Clock, Disposition, Event, Handler, StoreParking,

@@ -1,6 +1,11 @@
 //! `burnin --server`: the same commands against a server, with the same output and exit codes as on this machine.
 
-use std::process::Output;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::Output,
+};
 
 use crate::support::{Lab, serving::Up};
 use serde_json::{Value, json};
@@ -131,6 +136,85 @@ fn tokens_are_neither_sent_unencrypted_nor_printed() {
     {
         let (status, _, stderr) = ended(&lab.burnin(&["--server", url, "runs"]));
         assert!(status == 64 && stderr.contains(expected), "{url}: {stderr}");
+    }
+    up.end("-TERM");
+}
+
+/// A platform in front of a server, like Cloud Run: it answers 429 to every third request, and 401 to tokens other than `valid`. It
+/// forwards the others with the server's own token. Returns its URL.
+fn platform(server: &str, token: &str, valid: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (server, token) = (server.to_owned(), token.to_owned());
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
+            let lower = head.to_ascii_lowercase();
+            let length = lower.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            reader.read_exact(&mut body).unwrap();
+            let refused =
+                |status: &str| format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let known = lower.contains(&format!("authorization: bearer {valid}\r\n"));
+            let response = match (known, number % 3) {
+                (_, 0) => refused("429 Too Many Requests").into_bytes(),
+                (false, _) => refused("401 Unauthorized").into_bytes(),
+                (true, _) => {
+                    let (line, headers) = head.split_once("\r\n").unwrap();
+                    let kept = headers
+                        .lines()
+                        .filter(|line| !line.to_ascii_lowercase().starts_with("authorization"));
+                    let kept: String =
+                        kept.filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect();
+                    let mut upstream = TcpStream::connect(&server).unwrap();
+                    write!(
+                        upstream,
+                        "{line}\r\n{kept}Connection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+                    )
+                    .unwrap();
+                    upstream.write_all(&body).unwrap();
+                    let mut response = Vec::new();
+                    upstream.read_to_end(&mut response).unwrap();
+                    response
+                }
+            };
+            // The client may have ended.
+            _ = stream.write_all(&response);
+        }
+    });
+    url
+}
+
+#[test]
+fn a_run_is_followed_through_expired_tokens_and_full_instances() {
+    let lab = Lab::new("", "");
+    let up = Up::of(&lab);
+    let port = up.address.rsplit_once(':').unwrap().1;
+    let header = fs::read_to_string(lab.data().join(format!("host/up/{port}.header"))).unwrap();
+    let url = platform(&up.address, header.trim().rsplit_once(' ').unwrap().1, "renewed");
+    let command = |arguments: &[&str]| lab.command(&[&["--server", &url], arguments].concat());
+
+    let renewing = "echo called >> renewals; echo renewed";
+    let mut run = command(&["run", "lab"]);
+    run.env("BURNIN_TOKEN", "expired").env("BURNIN_TOKEN_COMMAND", renewing).current_dir(lab.folder.path());
+    let (status, shown, stderr) = ended(&run.output().unwrap());
+    assert!(status == 0 && shown.contains("PASS"), "{status} {shown} {stderr}");
+    assert_eq!(
+        fs::read_to_string(lab.path("renewals")).unwrap(),
+        "called\n",
+        "a token is used until it is refused"
+    );
+    assert!(!stderr.contains("expired") && !stderr.contains("renewed"), "{stderr}");
+
+    let (status, _, stderr) = ended(&command(&["runs"]).env("BURNIN_TOKEN", "expired").output().unwrap());
+    assert!(status == 64 && stderr.contains("BURNIN_TOKEN_COMMAND"), "{status} {stderr}");
+    for (program, expected) in [("echo no account >&2; exit 3", "no account"), ("true", "expected a token")] {
+        let (status, _, stderr) =
+            ended(&command(&["runs"]).env("BURNIN_TOKEN_COMMAND", program).output().unwrap());
+        assert!(status == 64 && stderr.contains(expected), "{program}: {status} {stderr}");
     }
     up.end("-TERM");
 }

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, str::FromStr};
 
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde::Deserialize;
-use service::auth::{Authenticator, Caller, Denied};
+use service::auth::{Authenticator, Caller, Denied, HeaderMap, Method};
 
 use crate::keys::{Keyless, Keys};
 
@@ -19,7 +19,7 @@ const ISSUERS: [&str; 2] = ["https://accounts.google.com", "accounts.google.com"
 /// Tolerance for clock differences, seconds.
 const LEEWAY: u64 = 60;
 /// Maximum length of a token; Google's have about a kilobyte.
-const LONGEST: usize = 8 << 10;
+pub(crate) const LONGEST: usize = 8 << 10;
 
 /// Accepted addresses, separated by commas: `EMAIL` for all requests, `EMAIL=SUBSCRIPTION` only for
 /// deliveries of that subscription.
@@ -78,11 +78,12 @@ impl Verifier {
         validation.leeway = LEEWAY;
         Self { keys, callers, validation }
     }
-}
 
-#[async_trait::async_trait]
-impl Authenticator for Verifier {
-    async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
+    /// Verifies the token in the header `Authorization`.
+    ///
+    /// # Errors
+    /// Returns an error with the reason if the token is missing, invalid, or not of an accepted caller.
+    pub async fn verify(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
         let unproven = |why: &str| Denied::Unproven(why.to_owned());
         let header = authorization.ok_or_else(|| unproven("the token is missing"))?;
         let (scheme, token) = header.split_once(' ').ok_or_else(|| unproven("the token is missing"))?;
@@ -108,6 +109,13 @@ impl Authenticator for Verifier {
             Some(subscription) => Ok(Caller { email: claims.email, subscription: subscription.clone() }),
             None => Err(Denied::Forbidden(format!("{} is not on the list", claims.email))),
         }
+    }
+}
+
+#[async_trait::async_trait]
+impl Authenticator for Verifier {
+    async fn admit(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
+        self.verify(headers.get("authorization").and_then(|value| value.to_str().ok())).await
     }
 }
 

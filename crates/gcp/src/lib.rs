@@ -7,6 +7,7 @@ pub mod auth;
 pub mod environment;
 pub mod keys;
 pub mod otlp;
+mod platform_callers;
 pub mod program;
 pub mod pubsub;
 pub mod pull;

@@ -20,6 +20,7 @@ use crate::{
     environment::Auth,
     keys::{GOOGLE, Keys, Published},
     otlp,
+    platform_callers::PlatformCallers,
     pubsub::PubSub,
     storage::{CloudStorage, Emulator},
 };
@@ -153,14 +154,16 @@ async fn live(
     };
     let (Parts { takes, handler, parking, chores }, routes) = build(&wiring)?;
     let parking: Arc<dyn DeadLetters> = Arc::new(StoreParking::new(parking, clock));
-    let (address, doorkeeper) = match platform.auth {
-        // Outside Cloud Run callers are not checked, so only local callers are accepted.
-        Auth::Platform if platform.on_cloud_run => (Ipv4Addr::UNSPECIFIED, None),
-        Auth::Platform => (Ipv4Addr::LOCALHOST, None),
+    let (address, doorkeeper): (_, Arc<dyn Authenticator>) = match platform.auth {
+        Auth::Platform => {
+            let on_cloud_run = platform.on_cloud_run;
+            // Outside Cloud Run tokens are not verified, so only local callers are accepted.
+            let address = if on_cloud_run { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+            (address, Arc::new(PlatformCallers { on_cloud_run }))
+        }
         Auth::Oidc { audience, callers } => {
             let keys = Keys::new(Published::at(GOOGLE), Arc::clone(&wiring.clock));
-            let doorkeeper: Arc<dyn Authenticator> = Arc::new(Verifier::new(&audience, callers, keys));
-            (Ipv4Addr::UNSPECIFIED, Some(doorkeeper))
+            (Ipv4Addr::UNSPECIFIED, Arc::new(Verifier::new(&audience, callers, keys)))
         }
     };
     let listener = TcpListener::bind((address, platform.port)).await?;
@@ -172,6 +175,7 @@ async fn live(
         let door = EventReceiver { handler: Arc::clone(&handler), dead_letters: Arc::clone(&parking) };
         tokio::spawn(pull.run(platform.pubsub_emulator, door, stop.clone()))
     });
+    let doorkeeper = Some(doorkeeper);
     let service =
         Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry: exported };
     serve(listener, with_routes(service, routes), stop).await?;

@@ -192,6 +192,15 @@ impl ClientState {
         }
     }
 
+    /// Whether a name is certainly free, after a request for it was answered with 403. No document states whether an absent object
+    /// is 404 or 403 for an account whose right to list is limited to a prefix; such an account may list this prefix.
+    async fn is_absent(&self, name: &str) -> bool {
+        let look = async { self.rest().await?.page((name, ""), false, None).await };
+        // Names are in order, so the name itself would be the first.
+        let listed = tokio::time::timeout(self.patience.look, look).await;
+        matches!(listed, Ok(Ok((names, _))) if names.first().is_none_or(|first| first != name))
+    }
+
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         let mut tries = Tries::new(&self.patience);
         loop {
@@ -272,7 +281,10 @@ impl Store for CloudStorage {
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
         check_name(name)?;
         let removed = self.tries().until_done(|| async { self.inner.rest().await?.remove(name).await });
-        removed.await.map_err(|trouble| trouble.store("remove", name))
+        match removed.await {
+            Err(trouble) if trouble.status == Some(403) && self.inner.is_absent(name).await => Ok(()),
+            removed => removed.map_err(|trouble| trouble.store("remove", name)),
+        }
     }
 
     fn locate(&self, name: &str) -> String {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub use axum::http::{HeaderMap, Method};
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Email address of the caller's account.
@@ -25,22 +27,26 @@ pub enum Denied {
     Unproven(String),
     /// Valid credentials without permission: 403.
     Forbidden(String),
+    /// A page of another site sent the request through a user's browser: 403 with this reason.
+    CrossSite(&'static str),
     /// The check failed temporarily: 503, so that a legitimate caller retries.
     Unknown(String),
 }
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Unproven(why) | Self::Forbidden(why) | Self::Unknown(why)) = self;
-        f.write_str(why)
+        f.write_str(match self {
+            Self::Unproven(why) | Self::Forbidden(why) | Self::Unknown(why) => why,
+            Self::CrossSite(why) => why,
+        })
     }
 }
 
 #[async_trait::async_trait]
 pub trait Authenticator: Send + Sync + 'static {
-    /// Identifies the caller by the request's `Authorization` header.
+    /// Identifies the caller by the method and headers of a request.
     ///
     /// # Errors
     /// Returns an error with the reason if the caller is rejected.
-    async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied>;
+    async fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Caller, Denied>;
 }

@@ -12,7 +12,7 @@ use std::{io, sync::Arc, time::Duration};
 use axum::{
     Json, Router,
     extract::{Path, Request, State},
-    http::{StatusCode, header::AUTHORIZATION},
+    http::StatusCode,
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -159,17 +159,16 @@ async fn admit(
     next: Next,
 ) -> Response {
     if let Some(doorkeeper) = doorkeeper {
-        let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        match doorkeeper.admit(authorization).await {
+        match doorkeeper.admit(request.method(), request.headers()).await {
             Ok(caller) => drop(request.extensions_mut().insert(caller)),
             Err(denied) => {
                 warn!(path = request.uri().path(), "caller rejected: {denied}");
                 return match denied {
-                    Denied::Unproven(_) => StatusCode::UNAUTHORIZED,
-                    Denied::Forbidden(_) => StatusCode::FORBIDDEN,
-                    Denied::Unknown(_) => StatusCode::SERVICE_UNAVAILABLE,
-                }
-                .into_response();
+                    Denied::Unproven(_) => StatusCode::UNAUTHORIZED.into_response(),
+                    Denied::Forbidden(_) => StatusCode::FORBIDDEN.into_response(),
+                    Denied::CrossSite(why) => (StatusCode::FORBIDDEN, why).into_response(),
+                    Denied::Unknown(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+                };
             }
         }
     }

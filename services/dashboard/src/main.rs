@@ -2,9 +2,9 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use dashboard::{Dashboard, Readonly};
 use gcp::{Parts, StorageLocation};
 use ledger::Ledger;
+use pages::{Dashboard, Readonly};
 use run_index::{Pace, RunIndex};
 use service::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
 

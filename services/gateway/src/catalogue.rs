@@ -16,7 +16,7 @@ use std::{
 };
 
 use ledger::Store;
-use model::Notify;
+use model::{ClusterSpec, Notify, PROCESSES};
 use service::telemetry::meters::broken_workflows;
 use tempfile::TempDir;
 use tracing::{error, info};
@@ -45,6 +45,8 @@ pub struct CatalogueEntry {
 /// Every `*.yaml` file directly in a folder.
 pub struct Catalogue {
     source: CatalogueSource,
+    /// Whether the provisioner can rent processes of its own host.
+    processes: bool,
     /// Result of each file's check.
     known: Mutex<BTreeMap<OsString, KnownFile>>,
     broken: AtomicUsize,
@@ -110,6 +112,7 @@ impl Catalogue {
     pub fn folder(folder: impl Into<PathBuf>) -> Self {
         Self {
             source: CatalogueSource::Folder(folder.into()),
+            processes: true,
             known: Mutex::default(),
             broken: AtomicUsize::new(0),
         }
@@ -120,9 +123,17 @@ impl Catalogue {
         let copy = tokio::sync::Mutex::default();
         Self {
             source: CatalogueSource::Bucket { store, prefix: prefix.to_owned(), copy },
+            processes: true,
             known: Mutex::default(),
             broken: AtomicUsize::new(0),
         }
+    }
+
+    /// Refuses workflows that rent processes: a deployed provisioner has no host for them.
+    #[must_use]
+    pub fn without_processes(mut self) -> Self {
+        self.processes = false;
+        self
     }
 
     /// Reads all workflows.
@@ -168,7 +179,8 @@ impl Catalogue {
         let mut count = 0;
         for path in paths {
             let file = path.file_name().unwrap_or_default();
-            let FoundFile { version, mut problems } = checked(&mut known, &path, file.to_owned());
+            let FoundFile { version, mut problems } =
+                checked(&mut known, &path, file.to_owned(), self.processes);
             let file = file.to_string_lossy().into_owned();
             match version {
                 Some(FileVersion { document, offered, notify, good }) => {
@@ -212,7 +224,12 @@ impl Catalogue {
 }
 
 /// Result of a file check, new or cached.
-fn checked(known: &mut BTreeMap<OsString, KnownFile>, path: &Path, file: OsString) -> FoundFile {
+fn checked(
+    known: &mut BTreeMap<OsString, KnownFile>,
+    path: &Path,
+    file: OsString,
+    processes: bool,
+) -> FoundFile {
     let metadata = fs::metadata(path);
     let version = metadata.map_or((SystemTime::UNIX_EPOCH, 0), |metadata| {
         (metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len())
@@ -224,23 +241,23 @@ fn checked(known: &mut BTreeMap<OsString, KnownFile>, path: &Path, file: OsStrin
         Some(known) => known.found.clone(),
         None => FoundFile::default(),
     };
-    let found = found(path, before.version);
+    let found = found(path, before.version, processes);
     report(path, &before.problems, &found);
     known.insert(file, KnownFile { version, checked: Instant::now(), found: found.clone() });
     found
 }
 
 /// Checks a file and everything that it references.
-fn found(path: &Path, before: Option<FileVersion>) -> FoundFile {
+fn found(path: &Path, before: Option<FileVersion>, processes: bool) -> FoundFile {
     let (document, problems) = match YamlDocument::read(path) {
         Err(problems) => (None, problems),
-        Ok(document) => match good(&document, path) {
+        Ok(document) => match good(&document, path, processes) {
             Ok(version) => return FoundFile { version: Some(version), problems: Vec::new() },
             Err(problems) => (Some(document), problems),
         },
     };
     // Files referenced by the earlier version may have changed, too.
-    let earlier = before.filter(|before| before.good && good(&before.document, path).is_ok());
+    let earlier = before.filter(|before| before.good && good(&before.document, path, processes).is_ok());
     let version = earlier.or_else(|| {
         let document = document?;
         let offered = workflow::offered_by(&document).ok()?;
@@ -250,9 +267,15 @@ fn found(path: &Path, before: Option<FileVersion>) -> FoundFile {
 }
 
 /// The version of a file if it and everything that it references are valid.
-fn good(document: &YamlDocument, path: &Path) -> Result<FileVersion, FileProblems> {
+fn good(document: &YamlDocument, path: &Path, processes: bool) -> Result<FileVersion, FileProblems> {
     let resolved = workflow::resolve_document(document.clone(), path, None, &[], None)?;
     let offered = workflow::offered_by(document)?;
+    if let (Some(ClusterSpec::Rent(system)), false) = (&resolved.workflow.cluster, processes)
+        && system.kind() == PROCESSES
+    {
+        let why = "the deployed services have no host for processes: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
+        return Err(document.problem("cluster.rent.processes", why).into());
+    }
     Ok(FileVersion { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
 }
 

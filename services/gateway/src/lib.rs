@@ -29,13 +29,14 @@ mod github;
 mod home;
 mod offers;
 mod periodic_tasks;
+mod plans;
 mod refs;
 mod schedule;
 mod start;
 
 use std::sync::Arc;
 
-use axum::{Router, routing::get};
+use axum::Router;
 use ledger::{Ledger, Store};
 use run_index::RunIndex;
 use service::{
@@ -125,9 +126,19 @@ impl Gateway {
         })
     }
 
-    /// HTTP routes, with a plain index page at `/`.
+    /// HTTP routes of the API and of the pages with forms, without the output of running jobs: a deployed gateway has no access to
+    /// clusters.
     pub fn routes(self: &Arc<Self>) -> Routes {
-        self.routes_beside(Router::new().route("/", get(api::index)))
+        let pages = pages::Dashboard {
+            view: Arc::clone(&self.view),
+            store: Arc::clone(&self.store),
+            plans: Arc::clone(self) as Arc<dyn pages::Plans>,
+            clock: Arc::clone(&self.clock),
+            output: None,
+            warehouse: self.warehouse.clone(),
+            beside_gateway: true,
+        };
+        self.routes_beside(pages.routes())
     }
 
     /// HTTP routes beside `pages` for users, with the same authentication.

@@ -13,6 +13,8 @@ struct Config {
     artefacts: StorageLocation,
     workflows: StorageLocation,
     warehouse: String,
+    /// The provisioner's source of clusters, as there; empty: a folder of this host.
+    clusters: String,
     rates: Rates,
     secrets: WebhookSecrets,
     token: Option<String>,
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             let (workflows, rates) = (env.required("BURNIN_WORKFLOWS"), env.or("BURNIN_RATES", Rates::USUAL));
             let secrets = env.or("BURNIN_GITHUB_SECRETS", WebhookSecrets::default());
             let warehouse = env.or("BURNIN_WAREHOUSE", String::new());
+            let clusters = env.or("BURNIN_CLUSTERS", String::new());
             let token = env.optional("BURNIN_GIT_TOKEN");
             let serves = env.or("BURNIN_SERVES", Serves::Everything);
             Some(Config {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
                 artefacts: artefacts?,
                 workflows: workflows?,
                 warehouse: warehouse?,
+                clusters: clusters?,
                 rates: rates?,
                 secrets: secrets?,
                 token: token?,
@@ -70,6 +74,11 @@ fn main() -> ExitCode {
             let catalogue = match &config.workflows {
                 StorageLocation::Folder(folder) => Catalogue::folder(folder),
                 bucket @ StorageLocation::Bucket(_) => Catalogue::bucket(wiring.store(bucket)?, "workflows/"),
+            };
+            let catalogue = if config.clusters.starts_with("cloud-build:") {
+                catalogue.without_processes()
+            } else {
+                catalogue
             };
             let clock = Arc::clone(&wiring.clock);
             let view = RunIndex::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);

@@ -1,4 +1,4 @@
-//! Receives notices.
+//! Receives notices and, like GitHub, commit statuses.
 
 use std::{
     collections::BTreeMap,
@@ -31,13 +31,21 @@ pub struct Receiver {
     received: Arc<Mutex<Received>>,
     /// Number of rejections by id.
     refused: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// States of each commit in the order of arrival, by repository and commit: `acme/images/0123...`.
+    statuses: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
 }
 
 impl Receiver {
     pub async fn start(unreliable: bool) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}/hook", listener.local_addr()?);
-        let here = Self { url, unreliable, received: Arc::default(), refused: Arc::default() };
+        let here = Self {
+            url,
+            unreliable,
+            received: Arc::default(),
+            refused: Arc::default(),
+            statuses: Arc::default(),
+        };
         let receiver = here.clone();
         tokio::spawn(async move {
             for number in 0_u32.. {
@@ -66,6 +74,16 @@ impl Receiver {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await.ok()?;
         let notice: Value = serde_json::from_slice(&body).ok()?;
+        // docs.github.com/rest/commits/statuses: POST /repos/{owner}/{repo}/statuses/{sha} answers 201.
+        if let Some((repository, rest)) =
+            head.strip_prefix("POST /repos/").and_then(|rest| rest.split_once("/statuses/"))
+        {
+            let commit = rest.split_whitespace().next().unwrap_or_default();
+            let state = notice["state"].as_str().unwrap_or_default().to_owned();
+            self.set_status(format!("{repository}/{commit}"), state);
+            let created = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+            return stream.write_all(created).await.ok();
+        }
         let text = |field: &str| notice[field].as_str().unwrap_or_default().to_owned();
         let (busy, silent) = (self.unreliable && number % 4 == 1, self.unreliable && number % 7 == 2);
         let refused = (busy || silent) && self.refuses(text("id"));
@@ -95,6 +113,17 @@ impl Receiver {
         let times = refused.entry(id).or_default();
         *times += 1;
         *times <= REFUSED
+    }
+
+    fn set_status(&self, commit: String, state: String) {
+        let mut statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        statuses.entry(commit).or_default().push(state);
+    }
+
+    /// States of a commit, `OWNER/REPOSITORY/COMMIT`, in the order of arrival.
+    pub fn states(&self, commit: &str) -> Vec<String> {
+        let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        statuses.get(commit).cloned().unwrap_or_default()
     }
 
     /// Whether a notice about a run arrived.

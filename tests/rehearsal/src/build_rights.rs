@@ -12,6 +12,8 @@ use crate::{grants::Resource, iam::Iam, iam::member};
 pub struct AccountRights {
     pub iam: Arc<Iam>,
     pub storage: Arc<StandIn>,
+    /// Whether Cloud Build reads the bucket of the logs, and rewrites a log. Its page asks for all rights on the bucket, and states neither.
+    pub strict: bool,
 }
 
 impl AccountRights {
@@ -32,6 +34,9 @@ impl BuildRights for AccountRights {
             (build["logsBucket"].as_str().unwrap_or_default(), build["id"].as_str().unwrap_or_default());
         let log = log.strip_prefix("gs://").unwrap_or(log);
         let (bucket, folder) = log.split_once('/').unwrap_or((log, ""));
+        if self.strict {
+            self.may(build, "storage.buckets.get", &Resource::list(bucket, ""))?;
+        }
         self.write(
             build,
             bucket,
@@ -56,7 +61,7 @@ impl BuildRights for AccountRights {
     fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String> {
         let resource = Resource::object(bucket, object);
         self.may(build, "storage.objects.create", &resource)?;
-        if self.storage.object(bucket, object).is_some() {
+        if self.strict && self.storage.object(bucket, object).is_some() {
             self.may(build, "storage.objects.delete", &resource)?;
         }
         self.storage.put(bucket, object, bytes.to_vec());

@@ -37,8 +37,10 @@ pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
 /// Differences between rehearsals.
 #[derive(Clone, Copy)]
 pub struct RehearsalSettings {
-    /// Cloud Storage checks the permission to overwrite before the precondition, and answers 403 instead of 412.
-    pub overwrite_first: bool,
+    /// Where no page of Google states the behavior: the one that demands more. Cloud Storage checks the permission to overwrite before
+    /// the precondition, and answers 403 instead of 412; it answers 403 for absent objects to accounts that may not list the whole
+    /// bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write.
+    pub strict: bool,
     /// Maximum number of deliveries before a message is a dead letter; without it, the plan's, whose pauses last an hour.
     pub deliveries: Option<u32>,
     /// Messages are sometimes delivered twice, and the receiver of notices is sometimes busy.
@@ -54,7 +56,7 @@ pub struct RehearsalSettings {
 impl Default for RehearsalSettings {
     fn default() -> Self {
         Self {
-            overwrite_first: false,
+            strict: false,
             deliveries: Some(5),
             unreliable: false,
             resend: "2s",
@@ -195,15 +197,10 @@ impl Rehearsal {
         let loader =
             plan.services.get("burnin-loader").map(|service| member(&service.account)).unwrap_or_default();
         // BigQuery reads the sources of a load with the rights of its caller.
-        let sources = Proxy::open(
-            GoogleApi::Storage,
-            &loader,
-            storage.url(),
-            Arc::clone(&iam),
-            settings.overwrite_first,
-        )
-        .await
-        .map_err(context("storage"))?;
+        let sources =
+            Proxy::open(GoogleApi::Storage, &loader, storage.url(), Arc::clone(&iam), settings.strict)
+                .await
+                .map_err(context("storage"))?;
         let bigquery = BigQuery::serve(&sources.url).await.map_err(context("bigquery"))?;
         for table in warehouse::TABLES {
             bigquery.table(PROJECT, "burnin", table.name, &table.bigquery())?;
@@ -215,7 +212,11 @@ impl Rehearsal {
         }
         let unused: Arc<dyn ledger::Store> = Arc::new(ledger::MemoryStore::default());
         let builds = CloudBuild::serve(unused, "none").await.map_err(context("builds"))?;
-        builds.check(Arc::new(AccountRights { iam: Arc::clone(&iam), storage: Arc::clone(&storage) }));
+        builds.check(Arc::new(AccountRights {
+            iam: Arc::clone(&iam),
+            storage: Arc::clone(&storage),
+            strict: settings.strict,
+        }));
         let front = Arc::new(Front::new(Arc::clone(&iam), plan.services.values()));
         let receiver = Receiver::start(settings.unreliable).await.map_err(context("receiver"))?;
         let rehearsal = Self {
@@ -242,7 +243,7 @@ impl Rehearsal {
 
     async fn addresses_of(&self, member: &str, known: Option<Proxy>) -> Result<Addresses, String> {
         let open = async |api, upstream: &str| {
-            Proxy::open(api, member, upstream, Arc::clone(&self.iam), self.settings.overwrite_first)
+            Proxy::open(api, member, upstream, Arc::clone(&self.iam), self.settings.strict)
                 .await
                 .map_err(context("an address"))
         };
@@ -375,6 +376,10 @@ impl Rehearsal {
             ("BURNIN_RESEND", self.settings.resend.to_owned()),
             ("BURNIN_BATCH_EVERY", "300ms".to_owned()),
         ];
+        if program == "notifier" {
+            let github = self.receiver.url.trim_end_matches("/hook").to_owned();
+            more.push(("BURNIN_GITHUB_API", github));
+        }
         // Only the agents' hosts have Slurm's commands.
         let path = std::env::var("PATH").unwrap_or_default();
         let path = match program {

@@ -1,5 +1,5 @@
-//! Executes the examples of docs/TRIGGERS.md on the running deployment: the cron line with `burnin`, gcloud, the Python and the Go program,
-//! and a build of a Cloud Build trigger. GitHub's webhook is part of each rehearsal.
+//! Executes the examples of docs/TRIGGERS.md on the running deployment: the cron line with `burnin`, both of gcloud, the Python and the Go
+//! program, and a build of a Cloud Build trigger. GitHub's webhook is part of each rehearsal.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use model::{ImageSpec, Verdict};
+use model::{ClusterSpec, ImageSpec, Verdict};
 use pubsub_standin::{Broker, PubsubMessage};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command};
@@ -29,6 +29,8 @@ use crate::{
 };
 
 const PAGE: &str = include_str!("../../../docs/TRIGGERS.md");
+/// Existing cluster that the example offers.
+const OFFERED: &str = "c-2";
 const PATIENCE: Duration = Duration::from_secs(60);
 const DIGEST: &str = "sha256:2222222222222222222222222222222222222222222222222222222222222222";
 
@@ -102,6 +104,8 @@ pub fn prepare(rehearsal: &Rehearsal) -> Result<(), Failed> {
     files.workflow(rehearsal, "nightly", FixtureImage::None, FixtureCluster::Correct, "");
     let on = format!("on: {{build: [{{trigger: {}, image: {}}}]}}", value("trigger")?, value("image")?);
     files.workflow(rehearsal, "by-build", FixtureImage::None, FixtureCluster::Correct, &on);
+    let on = "on: {cluster: [{source: //acme/provisioning, system: slurm}]}";
+    files.workflow(rehearsal, "by-offer", FixtureImage::None, FixtureCluster::Slurm, on);
     Ok(())
 }
 
@@ -158,6 +162,13 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
         let line = example("sh")?.replace("PROJECT", PROJECT).replace("ce-id=ID", "ce-id=gcloud-1");
         run("the gcloud example", &mut command("sh", &["-c", &line])).await?;
         executed.push("gcloud");
+        // The offer names a cluster of the rehearsal: the agent's name, its size, and the folder of the workflow's own cluster.
+        let shared = rehearsal.folder().join("shared").display().to_string();
+        let line = example("bash")?.replace("PROJECT", PROJECT).replace("ce-id=ID", "ce-id=offer-1");
+        let line = line.replace("\"gpu-7\"", &format!("\"{OFFERED}\"")).replace("/shared/burnin", &shared);
+        let line = line.replace("\"nodes\": 4", "\"nodes\": 2, \"ranks_per_node\": 8");
+        run("the example of an offered cluster", &mut command("sh", &["-c", &line])).await?;
+        executed.push("an offered cluster");
         let program =
             example("python")?.replace("PROJECT", PROJECT).replace("https://pubsub.googleapis.com", &url);
         run("the Python example", &mut command("python3", &["-c", &program])).await?;
@@ -182,7 +193,7 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
     serving.abort();
     let runs: Vec<_> = states
         .iter()
-        .filter(|(state, _)| ["nightly", "by-build"].contains(&state.workflow.name.as_str()))
+        .filter(|(state, _)| ["nightly", "by-build", "by-offer"].contains(&state.workflow.name.as_str()))
         .collect();
     if states.len() != count || runs.len() != executed.len() {
         return Err(format!("{} examples started {} runs", executed.len(), runs.len()));
@@ -190,6 +201,14 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
     for (state, _) in runs {
         if state.verdict().map(|reached| reached.verdict) != Some(Verdict::Pass) {
             return Err(format!("{}: expected a pass, found {:?}", state.run, state.verdict()));
+        }
+        if state.workflow.name == "by-offer"
+            && !matches!(&state.workflow.cluster, Some(ClusterSpec::Existing { name, .. }) if name == OFFERED)
+        {
+            return Err(format!(
+                "{}: expected the offered cluster, found {:?}",
+                state.run, state.workflow.cluster
+            ));
         }
         let reference = format!("{image}@{DIGEST}");
         let prebuilt =

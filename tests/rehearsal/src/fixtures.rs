@@ -34,6 +34,8 @@ pub enum FixtureCluster {
 
 /// Trigger of all workflows that a push starts.
 pub const ON_PUSH: &str = "on: {push: [{repository: acme/images, branches: [main]}]}";
+/// `notify` for a push: the channel, and the status of the commit.
+pub const NOTIFY_COMMIT: &str = "notify: [webhook: {target: ops}, github: {}]";
 
 /// Number of measurements in the log of each run: two sizes, each out of place and in place.
 pub const MEASUREMENTS: usize = 4;

@@ -19,6 +19,9 @@ use crate::{
     tokens::GOOGLE,
 };
 
+/// Header of the token that `gcloud run services proxy` adds. Cloud Run verifies it instead of the one in `Authorization`
+/// (cloud.google.com/run/docs/authenticating/service-to-service).
+pub const BY_PROXY: &str = "x-serverless-authorization";
 /// Maximum time for which a request waits for an instance.
 const QUEUE: Duration = Duration::from_secs(10);
 
@@ -53,7 +56,7 @@ pub struct Invocation<'a> {
     pub method: &'a str,
     /// Path with query.
     pub path: &'a str,
-    /// Headers besides the token.
+    /// Headers besides `Authorization`.
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
 }
@@ -77,7 +80,7 @@ impl Front {
         }
     }
 
-    /// Sends a request with a token, or without one. Returns status and body: 401 if the token is refused, 403 if its account may not
+    /// Sends a request with a token in `Authorization`, or without one. Returns status and body: 401 if the token is refused, 403 if its account may not
     /// invoke the service.
     pub async fn invoke(
         &self,
@@ -95,7 +98,10 @@ impl Front {
             return (404, format!("{service} is not reachable from the Internet: its ingress is internal"));
         }
         let resource = Resource::service(service);
-        let caller = match token.map(|token| GOOGLE.verify(token, &uri)).transpose() {
+        let by_proxy = request.headers.iter().find(|(name, _)| *name == BY_PROXY);
+        let by_proxy = by_proxy.and_then(|(_, value)| value.strip_prefix("Bearer ")).map(str::to_owned);
+        let verified = by_proxy.as_deref().or(token);
+        let caller = match verified.map(|token| GOOGLE.verify(token, &uri)).transpose() {
             Ok(email) => email.as_deref().map_or_else(|| members::EVERYONE.to_owned(), principal),
             Err(why) => {
                 let denial = self.iam.refused("a caller", &format!("a valid token ({why})"), &resource);
@@ -103,7 +109,7 @@ impl Front {
             }
         };
         if let Err(denial) = self.iam.check(&caller, "run.routes.invoke", &resource) {
-            return (if token.is_some() { 403 } else { 401 }, denial.to_string());
+            return (if verified.is_some() { 403 } else { 401 }, denial.to_string());
         }
         let Some(port) = port else { return (503, format!("{service} has no instance")) };
         let Ok(Ok(_slot)) = tokio::time::timeout(QUEUE, slots.acquire_owned()).await else {
@@ -112,11 +118,20 @@ impl Front {
         let url = format!("http://127.0.0.1:{port}{}", request.path);
         let method = request.method.parse().unwrap_or(reqwest::Method::GET);
         let mut sent = self.http.request(method, url).timeout(Duration::from_secs(50)).body(request.body);
-        // Cloud Run replaces the signature (its page "Troubleshoot").
-        if let Some((claims, _)) = token.and_then(|token| token.rsplit_once('.')) {
-            sent = sent.header("authorization", format!("Bearer {claims}.SIGNATURE_REMOVED_BY_GOOGLE"));
+        // Cloud Run replaces the signature of the token that it verified (its page "Troubleshoot"), and forwards the other one.
+        let without_signature = |token: &str| {
+            let (claims, _) = token.rsplit_once('.').unwrap_or_default();
+            format!("Bearer {claims}.SIGNATURE_REMOVED_BY_GOOGLE")
+        };
+        if let Some(token) = token {
+            let forwarded =
+                if by_proxy.is_some() { format!("Bearer {token}") } else { without_signature(token) };
+            sent = sent.header("authorization", forwarded);
         }
-        for (name, value) in request.headers {
+        if let Some(token) = &by_proxy {
+            sent = sent.header(BY_PROXY, without_signature(token));
+        }
+        for (name, value) in request.headers.into_iter().filter(|(name, _)| *name != BY_PROXY) {
             sent = sent.header(name, value);
         }
         match sent.send().await {

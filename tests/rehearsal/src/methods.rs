@@ -26,7 +26,7 @@ const fn rule(
     RequestRule { name, rule, source, test }
 }
 
-pub const RULES: [RequestRule; 26] = [
+pub const RULES: [RequestRule; 28] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
@@ -68,6 +68,18 @@ pub const RULES: [RequestRule; 26] = [
         "a read of an absent object is 403 for callers that may not list the bucket",
         "issue bigquery-dlp-remote-function #70",
         "storage_methods_check_the_documented_permission",
+    ),
+    rule(
+        "absent-prefix",
+        "no page states whether a read or a removal of an absent object is 404 or 403 for callers that may list below a prefix only: both are rehearsed",
+        "none found",
+        "rehearsal",
+    ),
+    rule(
+        "source",
+        "no page states whether a load whose caller may not read its sources is refused with 403, or fails as a job with `accessDenied`: both are rehearsed, and each row is loaded once",
+        "none found",
+        "rehearsal",
     ),
     rule(
         "session",
@@ -155,7 +167,7 @@ pub const RULES: [RequestRule; 26] = [
     ),
     rule(
         "build-logs",
-        "a build with an account names a bucket for its logs; it creates the log object and rewrites it",
+        "a build with an account names a bucket for its logs; it creates the log object. No page states whether it reads the bucket and rewrites the object: both are rehearsed",
         "Store and view build logs",
         "rehearsal",
     ),

@@ -28,7 +28,7 @@ struct ProxyState {
     upstream: String,
     iam: Arc<Iam>,
     /// Whether the permission to overwrite is checked before the precondition.
-    overwrite_first: bool,
+    strict: bool,
     http: reqwest::Client,
 }
 
@@ -49,19 +49,13 @@ impl Proxy {
         member: &str,
         upstream: &str,
         iam: Arc<Iam>,
-        overwrite_first: bool,
+        strict: bool,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let (member, upstream) = (member.to_owned(), upstream.to_owned());
-        let shared = Arc::new(ProxyState {
-            api,
-            member,
-            upstream,
-            iam,
-            overwrite_first,
-            http: reqwest::Client::new(),
-        });
+        let shared =
+            Arc::new(ProxyState { api, member, upstream, iam, strict, http: reqwest::Client::new() });
         let router = Router::new().fallback(answer).with_state(shared);
         let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
         Ok(Self { url, serving })
@@ -116,7 +110,7 @@ async fn answer(State(shared): State<Arc<ProxyState>>, request: Request) -> Resp
             return refusal(&denial);
         }
     }
-    if shared.overwrite_first
+    if shared.strict
         && let Some(denial) = overwrites(&shared, &call).await
     {
         return refusal(&denial);
@@ -159,14 +153,26 @@ async fn overwrites(shared: &ProxyState, call: &Call<'_>) -> Option<Denial> {
     found.status().is_success().then(|| Denial { member: shared.member.clone(), permission, resource })
 }
 
-/// The denial of a read of an absent object by a caller that may not list the bucket.
+/// The denial of a read of an absent object by a caller that may not list the bucket. With `strict` also of a removal, and for a caller
+/// that may list only below a prefix; it is not recorded, because a list shows the caller that the object is absent.
 fn absent(shared: &ProxyState, call: &Call<'_>, status: StatusCode) -> Option<Denial> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
-    let (GoogleApi::Storage, "GET", 404, ["storage", "v1", "b", bucket, "o", name]) =
+    let (GoogleApi::Storage, "GET" | "DELETE", 404, ["storage", "v1", "b", bucket, "o", name]) =
         (shared.api, call.method, status.as_u16(), &path[..])
     else {
         return None;
     };
+    if shared.strict {
+        let (permission, resource) = ("storage.objects.list", Resource::list(bucket, ""));
+        return (!shared.iam.would_allow(&shared.member, permission, &resource)).then(|| Denial {
+            member: shared.member.clone(),
+            permission: permission.to_owned(),
+            resource,
+        });
+    }
+    if call.method == "DELETE" {
+        return None;
+    }
     // The list that would show the object.
     shared.iam.check(&shared.member, "storage.objects.list", &Resource::list(bucket, name)).err()
 }

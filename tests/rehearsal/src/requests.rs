@@ -6,7 +6,7 @@ use sha2::Sha256;
 
 use crate::{
     deployment::{Failed, Rehearsal, WEBHOOK_SECRET},
-    front::{Invocation, RequestOrigin},
+    front::{BY_PROXY, Invocation, RequestOrigin},
     grants::Resource,
     members,
     plan::PROJECT,
@@ -38,6 +38,28 @@ pub async fn api(
         return Err(format!("{method} {path}: {status}: {text}"));
     }
     serde_json::from_str(&text).map_err(|error| format!("{method} {path}: {error}: {text}"))
+}
+
+/// Sends a request as a page of this site in a browser does: through the proxy of the user, which adds the user's token. Returns status
+/// and body. `site` is the browser's `Sec-Fetch-Site`.
+pub async fn browser(
+    rehearsal: &Rehearsal,
+    email: &str,
+    site: &str,
+    (method, path): (&str, &str),
+    body: &Value,
+) -> (u16, String) {
+    let token = format!("Bearer {}", GOOGLE.token(email, GCLOUD));
+    let headers = vec![
+        (BY_PROXY, token),
+        ("sec-fetch-site", site.to_owned()),
+        ("content-type", "application/json".to_owned()),
+    ];
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
+    let request = Invocation { method, path, headers, body };
+    // A program that forwards this header as well must not change the identity.
+    let other = GOOGLE.token("eve@example.com", GCLOUD);
+    rehearsal.front.invoke(RequestOrigin::Internet, Some(&other), "burnin-gateway", request).await
 }
 
 /// Publishes a request of a run on the gateway's topic, as the requester.

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use crate::{
     declared,
     deployment::{Failed, Rehearsal},
-    fixtures::{FixtureCluster, FixtureFiles, FixtureImage, MEASUREMENTS, ON_PUSH},
+    fixtures::{FixtureCluster, FixtureFiles, FixtureImage, MEASUREMENTS, NOTIFY_COMMIT, ON_PUSH},
     front::{Invocation, RequestOrigin},
     grants::Resource,
     iam::member,
     members,
     plan::PROJECT,
-    requests::{api, message, operator, push},
+    requests::{api, browser, commit, message, operator, push},
     tokens::{self, GCLOUD, GOOGLE},
 };
 
@@ -76,12 +76,13 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     let files = FixtureFiles::write(rehearsal)?;
     files.notifying(rehearsal, "by-api", FixtureImage::Pushed, FixtureCluster::Correct, "");
     files.notifying(rehearsal, "by-message", FixtureImage::None, FixtureCluster::Slurm, "");
-    files.notifying(rehearsal, "by-push", FixtureImage::FromCommit, FixtureCluster::Deployed, ON_PUSH);
+    let on_push = format!("{ON_PUSH}\n{NOTIFY_COMMIT}");
+    files.workflow(rehearsal, "by-push", FixtureImage::FromCommit, FixtureCluster::Deployed, &on_push);
     files.scheduled(rehearsal, "by-schedule");
     rehearsal.start().await?;
     dashboard(rehearsal, "/", "Burnin").await?;
-    let started = api(rehearsal, "POST", "/api/v1/runs", "1", &json!({"workflow": "by-api"})).await?;
-    let mut notes = vec![format!("run {} started by the API", started["run"])];
+    let started = start_on_a_page(rehearsal).await?;
+    let mut notes = vec![format!("run {started} started by an operator on a page")];
     message(rehearsal, "by-message", "1")?;
     push(rehearsal, 0, "1").await?;
     let (mut agents, mut repeated) = (BTreeSet::new(), false);
@@ -131,6 +132,15 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
         Ok(rehearsal.receiver.has(&failed).then_some(()))
     })
     .await?;
+    let pushed = format!("acme/images/{}", commit(0));
+    until(rehearsal, "the status success on the pushed commit", patience, async || {
+        Ok((rehearsal.receiver.states(&pushed).last().map(String::as_str) == Some("success")).then_some(()))
+    })
+    .await?;
+    let states = rehearsal.receiver.states(&pushed);
+    if states.first().map(String::as_str) != Some("pending") {
+        return Err(format!("{pushed}: expected the status pending first, found {states:?}"));
+    }
     let mut ends = 0;
     until(rehearsal, "the reply with the end of the requested run", patience, async || {
         let replies = rehearsal.broker.drain(&replies);
@@ -159,6 +169,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     }
     dashboard(rehearsal, &format!("/runs/{failed}"), "by-schedule").await?;
     report(rehearsal, &failed).await?;
+    pin_on_a_page(rehearsal, &started).await?;
     notes.push(format!("{dead} dead letters forwarded"));
     notes.push(format!("{} builds", rehearsal.builds().len()));
     match rehearsal.iam.denials().first() {
@@ -254,6 +265,66 @@ async fn dashboard(rehearsal: &Rehearsal, path: &str, expected: &str) -> Result<
         .await;
     if status != 200 || !text.contains(expected) {
         return Err(format!("dashboard {path}: {status}: {}", text.chars().take(300).collect::<String>()));
+    }
+    Ok(())
+}
+
+/// Sends a request of a page as the operator's browser does.
+///
+/// # Errors
+/// Returns an error if the response has no status of success.
+async fn on_a_page(rehearsal: &Rehearsal, method: &str, path: &str, body: &Value) -> Result<String, Failed> {
+    let (status, text) =
+        browser(rehearsal, members::OPERATOR_EMAIL, "same-origin", (method, path), body).await;
+    if (200..300).contains(&status) { Ok(text) } else { Err(format!("{method} {path}: {status}: {text}")) }
+}
+
+/// Starts a run with the form of the gateway's page. The same request of another site, or of a user who is no operator, is refused.
+async fn start_on_a_page(rehearsal: &Rehearsal) -> Result<String, Failed> {
+    let page = on_a_page(rehearsal, "GET", "/", &Value::Null).await?;
+    if !page.contains(r#"data-begin="/api/v1/runs""#) || !page.contains("by-api") {
+        return Err(format!("the gateway's page has no form that starts by-api: {page}"));
+    }
+    let (request, body) = (("POST", "/api/v1/runs"), json!({"workflow": "by-api"}));
+    for site in ["cross-site", "same-site"] {
+        let (status, text) = browser(rehearsal, members::OPERATOR_EMAIL, site, request, &body).await;
+        if status != 403 {
+            return Err(format!("a request of another site ({site}): expected 403, found {status}: {text}"));
+        }
+    }
+    if rehearsal.iam.would_allow(members::PERSON, "run.routes.invoke", &Resource::service("burnin-gateway")) {
+        return Err(format!("{} may only open the dashboard, and may invoke the gateway", members::PERSON));
+    }
+    let started: Value = serde_json::from_str(&on_a_page(rehearsal, "POST", "/api/v1/runs", &body).await?)
+        .map_err(|error| error.to_string())?;
+    let run = started["run"].as_str().unwrap_or_default().to_owned();
+    Ok(run)
+}
+
+/// Pins the run as the reference with the form of its page, and releases the pin. The history names the operator.
+async fn pin_on_a_page(rehearsal: &Rehearsal, run: &str) -> Result<(), Failed> {
+    let shown = api(rehearsal, "GET", &format!("/api/v1/runs/{run}"), "", &Value::Null).await?;
+    if shown["trigger"]["by"] != members::OPERATOR_EMAIL {
+        return Err(format!(
+            "{run} was requested by {}, not {}",
+            shown["trigger"]["by"],
+            members::OPERATOR_EMAIL
+        ));
+    }
+    let baseline = "/api/v1/baselines/by-api";
+    let page = format!("/runs/{run}");
+    for (form, method, path, body) in [
+        ("data-pin", "PUT", baseline.to_owned(), json!({"run": run, "why": "good"})),
+        ("data-release", "DELETE", format!("{baseline}?why=old"), Value::Null),
+    ] {
+        let text = on_a_page(rehearsal, "GET", &page, &Value::Null).await?;
+        if !text.contains(&format!(r#"{form}="{baseline}""#)) {
+            return Err(format!("{page} has no form {form}"));
+        }
+        let history = on_a_page(rehearsal, method, &path, &body).await?;
+        if !history.contains(members::OPERATOR_EMAIL) {
+            return Err(format!("{method} {path}: the history does not name the operator: {history}"));
+        }
     }
     Ok(())
 }

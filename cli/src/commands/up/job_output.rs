@@ -6,8 +6,8 @@ use std::{
 };
 
 use cluster_api::{Scheduler, Written};
-use dashboard::{JobOutput, OutputLines, RunningJob};
 use model::Cluster;
+use pages::{JobOutput, OutputLines, RunningJob};
 use redact::{Redactor, Rules};
 use service::PortError;
 use tokio::{

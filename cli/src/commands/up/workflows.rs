@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-use dashboard::{Plans, WorkflowPlan};
-use gateway::{BrokenFile, Gateway, Offers, ReadWorkflows};
+use gateway::{Gateway, ReadWorkflows};
 use model::{Notify, Timestamp};
 use notifier::secrets::Secrets;
+use pages::{Plans, WorkflowPlan};
 use service::Clock;
 
 /// The workflows of a gateway, and the channels that they notify.
@@ -81,23 +81,7 @@ fn minute(at: Timestamp) -> String {
 #[service::async_trait]
 impl Plans for ServedWorkflows {
     async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
-        let Offers { workflows, broken, .. } =
-            self.gateway.offers().await.map_err(|problem| problem.detail)?;
-        let plan = |offer: gateway::WorkflowOffer| WorkflowPlan {
-            workflow: offer.name,
-            description: offer.description,
-            next: offer.next.into_iter().min().filter(|_| offer.startable),
-            stale: offer.stale,
-            broken: !offer.startable,
-            problems: offer.problems,
-        };
-        let file = |BrokenFile { file, problems }| WorkflowPlan {
-            workflow: file,
-            broken: true,
-            problems,
-            ..WorkflowPlan::default()
-        };
-        Ok(workflows.into_iter().map(plan).chain(broken.into_iter().map(file)).collect())
+        self.gateway.plans().await
     }
 
     async fn warnings(&self) -> Vec<String> {
@@ -107,7 +91,6 @@ impl Plans for ServedWorkflows {
     }
 
     async fn problems(&self) -> Vec<String> {
-        let problems = self.gateway.workflows().await.map(|read| read.problems.0).unwrap_or_default();
-        problems.iter().map(ToString::to_string).collect()
+        self.gateway.problems().await
     }
 }

@@ -36,6 +36,7 @@ impl Download {
         let answer = match tried {
             Ok(answer) => answer,
             Err(trouble) if trouble.status == Some(404) => return Ok(None),
+            Err(trouble) if trouble.status == Some(403) && inner.is_absent(name).await => return Ok(None),
             Err(trouble) => return Err(trouble),
         };
         let object = answer.object();

@@ -23,7 +23,7 @@ use model::{Span, Timestamp};
 use serde_json::{Value, json};
 use service::{
     ManualClock,
-    auth::{Authenticator, Caller, Denied},
+    auth::{Caller, Denied},
 };
 
 const AUDIENCE: &str = "https://builder.example/";
@@ -104,7 +104,7 @@ fn scene() -> Scene {
 
 impl Scene {
     async fn admit(&self, token: &str) -> Result<Caller, Denied> {
-        self.verifier.admit(Some(token)).await
+        self.verifier.verify(Some(token)).await
     }
 
     fn fetches(&self) -> usize {
@@ -165,7 +165,7 @@ async fn any_other_token_is_rejected() {
         let result = scene.admit(&token).await;
         assert!(matches!(result, Err(Denied::Unproven(_))), "{what}: {result:?}");
     }
-    assert!(matches!(scene.verifier.admit(None).await, Err(Denied::Unproven(_))));
+    assert!(matches!(scene.verifier.verify(None).await, Err(Denied::Unproven(_))));
     let stranger = scene.admit(&changed("email", json!("stranger@gmail.com"))).await;
     assert!(matches!(stranger, Err(Denied::Forbidden(_))), "{stranger:?}");
 }
@@ -177,7 +177,7 @@ async fn eighty_concurrent_callers_cause_one_fetch() {
     let calls: Vec<_> = (0..80)
         .map(|_| {
             let (verifier, token) = (Arc::clone(&scene.verifier), token.clone());
-            tokio::spawn(async move { verifier.admit(Some(&token)).await.is_ok() })
+            tokio::spawn(async move { verifier.verify(Some(&token)).await.is_ok() })
         })
         .collect();
     let mut passed = 0;
@@ -203,10 +203,10 @@ async fn forged_key_ids_cause_no_fetch_and_do_not_delay_others() {
         Arc::clone(&scene.verifier),
         tokio::spawn({
             let verifier = Arc::clone(&scene.verifier);
-            async move { verifier.admit(Some(&forged)).await.is_ok() }
+            async move { verifier.verify(Some(&forged)).await.is_ok() }
         }),
     );
-    assert!(verifier.admit(Some(&good)).await.is_ok());
+    assert!(verifier.verify(Some(&good)).await.is_ok());
     assert!(!held_up.await.unwrap());
     assert_eq!(scene.fetches(), 2);
 }

@@ -11,7 +11,7 @@ use cloudevents::AttributesReader;
 use serde_json::{Value, json};
 use service::{
     DeadLetters, Disposition, Event, Handler,
-    auth::{Authenticator, Caller, Denied},
+    auth::{Authenticator, Caller, Denied, Method},
     push,
     serve::{PeriodicTask, Service, router},
 };
@@ -261,7 +261,8 @@ struct Butler;
 
 #[async_trait::async_trait]
 impl Authenticator for Butler {
-    async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
+    async fn admit(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
+        let authorization = headers.get("authorization").map(|value| value.to_str().unwrap());
         let subscription = Some("projects/p/subscriptions/s".to_owned());
         match authorization {
             Some("push") => Ok(Caller { email: "push@x".to_owned(), subscription }),

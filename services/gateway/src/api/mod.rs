@@ -22,7 +22,6 @@ use axum::{
 
 use crate::Gateway;
 
-pub use index::page as index;
 pub use openapi::document;
 pub use problem::ApiProblem;
 

@@ -1,9 +1,10 @@
 //! Requests over HTTP and their responses.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use crate::support::Front;
 use futures::future::join_all;
+use gateway::Catalogue;
 use serde_json::{Value, json};
 
 const OPEN: &str = "parameters: [limits.job, limits.attempts]\n";
@@ -262,9 +263,22 @@ async fn workflows_are_listed_with_the_errors_of_invalid_files() {
     let problems = offered["problems"].to_string();
     assert!(problems.contains("broken.yaml:3:18: on.schedule[0].cron"), "{problems}");
     assert!(problems.contains("the name `w` is also used by"), "{problems}");
-    let (_, _, page) = front.ask("GET", "/", &[], "").await;
+    let (_, _, page) = front.ask("GET", "/api", &[], "").await;
     assert!(page.contains("http://127.0.0.1:1/api/v1/runs"), "{page}");
     assert!(page.contains("-H @.burnin/host/up/1.header"), "{page}");
+}
+
+#[tokio::test]
+async fn a_deployed_gateway_refuses_workflows_that_rent_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let rented = "name: w\ncluster: {rent: {processes: {nodes: 1}}}\n";
+    std::fs::write(folder.path().join("w.yaml"), rented).unwrap();
+    let here = Arc::new(Catalogue::folder(folder.path())).read().await.unwrap();
+    assert!(here.workflows["w"].startable, "{}", here.problems);
+    let deployed = Arc::new(Catalogue::folder(folder.path()).without_processes()).read().await.unwrap();
+    assert!(!deployed.workflows["w"].startable);
+    let problem = deployed.problems.to_string();
+    assert!(problem.contains("cluster.rent.processes") && problem.contains("cluster.existing"), "{problem}");
 }
 
 /// Requests that a page of another site can cause in a browser.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::support::{Judged, curve, dashboard_of, get, judged_run, run_of_checks, sample};
 use axum::Router;
-use dashboard::{Dashboard, JobOutput, OutputLines, RunningJob};
 use ledger::{MemoryStore, Store};
 use model::{Timestamp, Verdict};
+use pages::{Dashboard, JobOutput, OutputLines, RunningJob};
 use service::{Clock, SystemClock};
 
 const DAY: i64 = 86_400_000;

@@ -2,7 +2,6 @@
 use std::{path::Path, sync::Arc};
 
 use axum::{Router, body::Body, http::Request};
-use dashboard::{Dashboard, Plans, WorkflowPlan};
 use http_body_util::BodyExt;
 use ledger::{Artefacts, Ledger, MemoryStore, Store};
 use measurements::{Measurements, ParsedLog};
@@ -11,6 +10,7 @@ use model::{
     RecordEntry, RunRequested, System, Timestamp, Trigger, Verdict, VerdictReached, Workflow,
     measurement::Reading,
 };
+use pages::{Dashboard, Plans, WorkflowPlan};
 use run_index::{Pace, RunIndex};
 use service::{Clock, SystemClock};
 use tower::ServiceExt;

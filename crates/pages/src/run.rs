@@ -11,7 +11,8 @@ use axum::{
     },
 };
 use futures::{StreamExt, stream};
-use model::{CheckIndex, RunId};
+use model::{CheckIndex, RunId, Verdict};
+use pins::Pins;
 use report::sizes::Earlier;
 use run_index::{Elsewhere, RunFilter, RunSummary};
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,10 @@ struct RunPageData {
     cancellable: bool,
     /// Whether the workflow can be started again.
     retriable: bool,
+    /// Whether the run can be pinned as the reference of the workflow's later runs.
+    pinnable: bool,
+    /// Whether the run is the pinned reference.
+    pinned: bool,
     beside_gateway: bool,
     seq: u64,
     /// The current step, while the run is open.
@@ -125,6 +130,8 @@ pub async fn page(
     let name = &state.workflow.name;
     let retriable =
         dashboard.beside_gateway && plans.iter().any(|plan| plan.workflow == *name && !plan.broken);
+    let pinned = dashboard.beside_gateway && is_pinned(&dashboard, name, &run).await;
+    let passed = state.closed.is_some() && own.verdict == Some(Verdict::Pass);
     let at: Vec<_> = curves.iter().map(|curve| date(curve.requested_at)).collect();
     let runs = curves.iter().zip(&at);
     let runs: Vec<_> =
@@ -145,6 +152,8 @@ pub async fn page(
         workflow: name.clone(),
         place: nights::place(&own).to_owned(),
         retriable,
+        pinnable: dashboard.beside_gateway && passed && !pinned,
+        pinned,
         step,
         requested: DisplayTime::of(state.requested_at, now),
         elapsed: clock(until.since(state.requested_at)),
@@ -164,6 +173,18 @@ pub async fn page(
         earlier: earlier.collect(),
     };
     Ok(frame::page(dashboard.beside_gateway, run.as_str(), "run.html", view))
+}
+
+/// Whether the run is the pinned reference of the workflow. An unreadable pin hides only the form.
+async fn is_pinned(dashboard: &Dashboard, workflow: &str, run: &RunId) -> bool {
+    let pins = Pins::new(Arc::clone(&dashboard.store));
+    match pins.in_force(workflow).await {
+        Ok(pin) => pin.is_some_and(|pin| pin.pin.run == *run),
+        Err(error) => {
+            tracing::warn!(workflow, "the pin cannot be read: {error}");
+            false
+        }
+    }
 }
 
 async fn position(dashboard: &Dashboard, run: &RunId, name: &str) -> Result<CheckIndex, ErrorPage> {

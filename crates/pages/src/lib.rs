@@ -1,13 +1,14 @@
-//! The dashboard: systems by night, open runs, and results.
+//! The pages: systems by night, open runs, and results. The service `dashboard` serves them read-only; the gateway and `burnin up`
+//! serve them beside the API, with forms.
 //!
 //! Pages are rendered completely on the server, from the run index alone; they work without scripts. The only script updates
-//! changed content, and sends requests to the gateway's API if it is served at the same origin.
+//! changed content, and sends the forms as requests to the gateway's API if it is served at the same origin.
 //!
 //! | page | content |
 //! |---|---|
 //! | `/` | systems by night, open runs, newest runs; filters are in the query |
 //! | `/systems/{workflow}` | a system: its metrics over dates, changes, nodes and runs |
-//! | `/runs/{run}` | the run's report, live while the run is open; logs, comparisons, cancel, retry |
+//! | `/runs/{run}` | the run's report, live while the run is open; logs, comparisons, cancel, retry, pin, release |
 //! | `/runs/{run}/changes` | server-sent events: one per record |
 //! | `/runs/{run}/output?after=` | JSON: new lines of the running job's output |
 //! | `/runs/{run}/logs/{log}` | lines of a log, optionally filtered by text |

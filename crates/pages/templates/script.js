@@ -4,6 +4,8 @@
 (() => {
   const live = document.getElementById("live");
   const byId = (id) => document.getElementById(id);
+  // Forms that are sent to the gateway's API.
+  const FORMS = "form[data-begin], form[data-cancel], form[data-pin], form[data-release]";
   let again = 0;
 
   // Times: local first, UTC beside it.
@@ -55,7 +57,7 @@
       const there = page.getElementById(here.id);
       // Do not replace a form that the user is filling in, or a request that is in progress.
       const busy = here.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), select");
-      if (!there || busy || here.querySelector("[data-begin] button:disabled, [data-cancel] button:disabled")) continue;
+      if (!there || busy || here.querySelector(`:is(${FORMS}) button:disabled`)) continue;
       replace(here, there);
     }
     const tail = byId("tail");
@@ -93,12 +95,13 @@
     events.addEventListener("end", () => { events.close(); soon(); });
   }
 
-  async function send(form, path, body) {
+  async function send(form, method, path, body) {
     const said = form.querySelector(".said"), button = form.querySelector("button");
     button.disabled = true;
     said.textContent = "sent";
     try {
-      const response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+      const content = body ? { headers: { "content-type": "application/json" }, body: JSON.stringify(body) } : {};
+      const response = await fetch(path, { method, ...content });
       const answer = await response.json();
       if (!response.ok) throw new Error(answer.detail || answer.title || response.statusText);
       said.textContent = "done";
@@ -154,17 +157,21 @@
   }
 
   function begin() {
-    for (const form of document.querySelectorAll("form[data-begin], form[data-cancel]")) {
+    for (const form of document.querySelectorAll(FORMS)) {
       if (form.dataset.ready) continue;
       form.dataset.ready = "yes";
       form.addEventListener("submit", async (event) => {
         event.preventDefault();
-        const asked = Object.fromEntries(new FormData(form));
-        if (form.dataset.begin) {
-          const begun = await send(form, form.dataset.begin, asked);
+        const asked = Object.fromEntries(new FormData(form)), { begin, cancel, pin, release } = form.dataset;
+        if (begin) {
+          const begun = await send(form, "POST", begin, asked);
           if (begun) location.href = "/runs/" + encodeURIComponent(begun.run);
-        } else {
-          await send(form, form.dataset.cancel, { reason: asked.reason || "cancelled on the run page" });
+        } else if (cancel) {
+          await send(form, "POST", cancel, { reason: asked.reason || "cancelled on the run page" });
+        } else if (pin) {
+          if (await send(form, "PUT", pin, asked)) location.reload();
+        } else if (await send(form, "DELETE", `${release}?why=${encodeURIComponent(asked.why)}`)) {
+          location.reload();
         }
       });
     }
