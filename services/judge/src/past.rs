@@ -1,4 +1,5 @@
-//! Metrics of earlier runs, read in parts: 400 runs of 2,048 nodes with eight GPUs have 33 million rows, about 15 GB, for a judge with 2 GiB.
+//! Metrics of earlier runs, read in parts: 400 runs of 2,048 nodes with eight GPUs and five metrics have 33 million values, about 15 GB
+//! at 450 bytes each, and a judge in the cloud has 2 GiB.
 
 use model::Span;
 use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
@@ -6,7 +7,7 @@ use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
 use crate::standard::{MAX_RUNS, SINCE};
 
 /// Maximum number of values of all earlier runs that are read. The judge keeps 8 bytes of each: 64 MiB. A run of a large fleet has fewer
-/// earlier runs: with 2,048 nodes, eight GPUs and five metrics 102.
+/// earlier runs: with 2,048 nodes, eight GPUs and five metrics 102, for which a judge reached 179 MiB in all.
 const VALUES: usize = 1 << 23;
 /// Maximum number of values in one answer of the warehouse, except for the values of a single run. A row of BigQuery's answer needs about
 /// 2 KB, so the largest answer needs 256 MiB.
