@@ -13,6 +13,7 @@ use verdict::{
 };
 
 /// A log of nvbandwidth on a real H100: three times alone, and once beside a program that kept the GPU busy.
+#[expect(clippy::disallowed_methods, reason = "a test may read files")]
 pub fn sample(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
