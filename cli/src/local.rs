@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{Arc, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use agent::Agent;
@@ -32,6 +32,7 @@ use warehouse::Sqlite;
 use crate::{
     exit::{CliError, Exit},
     outage::{self, Outages, WatchedConductor},
+    output::note,
 };
 
 /// Poll interval of local builds and clusters, which send no notifications.
@@ -184,6 +185,8 @@ pub struct Services {
     pub conductor: Arc<Conductor>,
     pub bus: Arc<MemoryBus>,
     pub clock: Arc<dyn Clock>,
+    /// Name of the warehouse, shown to users.
+    warehouse: String,
 }
 
 impl Services {
@@ -214,7 +217,7 @@ impl Services {
 
         let settings = WakeSettings { resend: RESEND, refresh: REFRESH };
         let conductor = Conductor::new(data.ledger.clone(), bus, Arc::clone(&clock), settings, observer);
-        Ok(Self { conductor: Arc::new(conductor), bus: memory, clock })
+        Ok(Self { conductor: Arc::new(conductor), bus: memory, clock, warehouse: table(data) })
     }
 
     /// The bus for one of its own subscribers.
@@ -291,10 +294,22 @@ impl LocalServices {
     }
 
     /// Stops the services of a closed run. Publishes the end again, because an earlier publication may have been
-    /// interrupted, and waits at most 30 s for the subscribers to record it.
+    /// interrupted, and waits at most 30 s for the subscribers to record it. Loads that are left then are those of an unfinished run.
     pub async fn end(self) -> Result<(), CliError> {
-        let result = self.services.conductor.wake(&self.run, Input::Tick).await;
-        self.services.bus.finish(LAST_WORDS).await;
+        let Self { services, run, .. } = &self;
+        let end = Instant::now() + LAST_WORDS;
+        let mut result = services.conductor.wake(run, Input::Tick).await;
+        while result.is_ok() && services.conductor.is_loading(run) && Instant::now() < end {
+            services.clock.sleep(LOOK).await;
+            result = services.conductor.wake(run, Input::Tick).await;
+        }
+        services.bus.finish(end.saturating_duration_since(Instant::now())).await;
+        if services.conductor.is_loading(run) {
+            note(format_args!(
+                "  {run}: not all measurements are in {} yet; `burnin run --resume {run}` loads the others",
+                services.warehouse
+            ));
+        }
         result.map(drop).map_err(CliError::infrastructure)
     }
 }

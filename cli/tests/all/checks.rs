@@ -508,6 +508,36 @@ fn a_cancelled_soak_loads_the_measurements_of_its_rounds() {
     lab.assert_nothing_left();
 }
 
+/// Another process writes into the warehouse, so that no load ends before the kill.
+#[test]
+fn a_soak_killed_between_its_end_and_its_loads_loads_each_round_once_when_it_is_resumed() {
+    let lab = lab_of_commands(&[("a", "true", DECLARED)]);
+    let script = json!(soaking(&lab, 0)).to_string();
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);
+    lab.write("w.yaml", &format!("soak: {{for: 2m}}\n{workflow}"));
+    let mut run = lab.start();
+    wait_for("the third round", || lab.records() >= 16 || run.try_wait().unwrap().is_some());
+    let mut file = rusqlite::Connection::open(lab.path("data/warehouse.sqlite")).unwrap();
+    let writing = file.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
+    signal("-INT", run.id());
+    wait_for("the end", || lab.story().last().is_some_and(|entry| entry == "closed"));
+    signal("-KILL", run.id());
+    run.wait().unwrap();
+    drop(writing);
+    let count = |query: &str| file.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap();
+    let judged = lab.story().iter().filter(|entry| *entry == "verdict.reached").count() as i64;
+    assert!(judged >= 2 && count("SELECT count(*) FROM verdicts") == 0, "{judged} rounds, none is loaded");
+    let resumed = lab.burnin(&["run", "--resume", "--output", "json"]);
+    assert_eq!((resumed.status.code(), &json(&resumed)["conclusion"]), (Some(4), &"cancelled".into()));
+    assert_eq!(count("SELECT count(*) FROM verdicts"), judged);
+    assert_eq!(count("SELECT count(DISTINCT check_name) FROM verdicts"), judged);
+    let values = count("SELECT count(*) FROM metrics");
+    assert_eq!(values, count("SELECT count(*) FROM (SELECT DISTINCT check_name, node FROM metrics)"));
+    assert!(values >= 2 * judged, "each round has its values: {values}");
+    assert_eq!(lab.burnin(&["run", "--resume"]).status.code(), Some(64), "nothing is left to do");
+    lab.assert_nothing_left();
+}
+
 #[test]
 fn a_soak_fails_when_a_node_declines_and_names_it() {
     let lab = lab_of_commands(&[("a", "true", DECLARED)]);
@@ -523,7 +553,21 @@ fn a_soak_fails_when_a_node_declines_and_names_it() {
     assert_eq!(shown["suspects"].as_array().map(Vec::len), Some(1), "{shown}");
     assert_eq!(shown["suspects"][0]["host"], "node-1");
     let html = String::from_utf8(lab.burnin(&["show", run, "--output", "html"]).stdout).unwrap();
-    assert!(html.contains("<h2>Rounds</h2>") && html.contains("did not pass"), "the rounds are shown");
+    assert!(html.contains("<h2>Rounds</h2>"), "the rounds are shown");
+    // The time to the first error, and its round.
+    let passed = document["checks"][0]["rounds_passed"].as_u64().unwrap();
+    let (_, rest) = html.split_once("ended after ").unwrap_or_else(|| panic!("{html}"));
+    let (sentence, _) = rest.split_once(" did not pass").unwrap();
+    let (lasted, round) =
+        sentence.split_once(" of 4m 00s, because round ").unwrap_or_else(|| panic!("{sentence}"));
+    assert_eq!(round.parse(), Ok(passed + 1), "{sentence}");
+    let number = |text: &str| text.trim_end_matches('s').parse::<f64>().unwrap();
+    let seconds =
+        lasted.split_once("m ").map_or_else(|| number(lasted), |(m, s)| 60.0 * number(m) + number(s));
+    // Each round lasts 0.2 s or more, and the soak ends at the first decline.
+    assert!(seconds >= 0.2 * round.parse::<f64>().unwrap() && seconds < 240.0, "{sentence}");
+    let text = String::from_utf8(lab.burnin(&["show", run]).stdout).unwrap();
+    assert!(text.contains(&format!("ended after {sentence} did not pass")), "{text}");
     lab.assert_nothing_left();
 }
 

@@ -1,8 +1,8 @@
 //! Exchange of CloudEvents between services: at-least-once delivery, unordered.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, btree_map::Entry},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -25,6 +25,12 @@ pub struct BusError {
 #[async_trait::async_trait]
 pub trait Bus: Send + Sync + 'static {
     async fn publish(&self, event: Event) -> Result<(), BusError>;
+
+    /// Whether a published event is lost if this process ends now: no subscriber has handled it yet, and it is stored nowhere. A broker
+    /// stores each event before `publish` returns.
+    fn is_in_memory(&self, _id: &str) -> bool {
+        false
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +66,8 @@ pub struct MemoryBus {
     parking: Arc<dyn DeadLetters>,
     subscribers: Mutex<BTreeMap<&'static str, Vec<Arc<dyn Handler>>>>,
     deliveries: Mutex<JoinSet<()>>,
+    /// Number of deliveries in progress by the id of their event.
+    undelivered: Arc<Mutex<BTreeMap<String, usize>>>,
     on_retry: Option<OnRetry>,
 }
 
@@ -70,7 +78,8 @@ pub type OnRetry = Arc<dyn Fn(&str, Duration, &str) + Send + Sync>;
 impl MemoryBus {
     /// A bus without subscribers.
     pub fn new(clock: Arc<dyn Clock>, parking: Arc<dyn DeadLetters>) -> Self {
-        Self { clock, parking, subscribers: Mutex::default(), deliveries: Mutex::default(), on_retry: None }
+        let (subscribers, deliveries, undelivered) = Default::default();
+        Self { clock, parking, subscribers, deliveries, undelivered, on_retry: None }
     }
 
     /// Reports failed deliveries.
@@ -124,16 +133,36 @@ impl Bus for MemoryBus {
         for handler in handlers {
             // The delivery is outside the publisher's span, because between services only the event's own trace context
             // is propagated.
-            deliveries.spawn(deliver(
+            let (id, undelivered) = (event.id().to_owned(), Arc::clone(&self.undelivered));
+            *counts(&undelivered).entry(id.clone()).or_default() += 1;
+            let delivery = deliver(
                 Arc::clone(&self.clock),
                 Arc::clone(&self.parking),
                 self.on_retry.clone(),
                 handler,
                 event.clone(),
-            ));
+            );
+            deliveries.spawn(async move {
+                delivery.await;
+                // An aborted delivery does not come here: its event is still lost with this process.
+                if let Entry::Occupied(mut count) = counts(&undelivered).entry(id) {
+                    *count.get_mut() -= 1;
+                    if *count.get() == 0 {
+                        count.remove();
+                    }
+                }
+            });
         }
         Ok(())
     }
+
+    fn is_in_memory(&self, id: &str) -> bool {
+        counts(&self.undelivered).contains_key(id)
+    }
+}
+
+fn counts(undelivered: &Mutex<BTreeMap<String, usize>>) -> MutexGuard<'_, BTreeMap<String, usize>> {
+    undelivered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const FIRST_RETRY: Duration = Duration::from_millis(50);

@@ -161,6 +161,11 @@ impl Publisher {
         self.send(Message::command(self.service, command)).await
     }
 
+    /// Whether a published command is lost if this process ends now.
+    pub fn is_in_memory(&self, command: &CommandId) -> bool {
+        self.bus.is_in_memory(&command.to_string())
+    }
+
     async fn send(&self, message: Message) -> Result<(), BusError> {
         let message = message.stamped(self.clock.now(), telemetry::traceparent());
         tracing::debug!(says = message.event_type(), id = message.key.id);

@@ -9,6 +9,7 @@
 pub(crate) mod document;
 mod learn;
 
+pub use crate::metrics::MetricHistory;
 pub use document::{
     Baseline, BaselinePoint, CommonSpread, FleetKey, LEAST_SPREAD, MetricBaseline, MetricFleet, MetricKey,
     Region, SizeKey, Tiers, halves, regions,

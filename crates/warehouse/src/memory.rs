@@ -11,8 +11,8 @@ use std::{
 use model::Timestamp;
 
 use crate::{
-    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery, SharedText,
-    VerdictRow, Warehouse,
+    Error, FindingRow, Load, MeasurementKind, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery,
+    SharedText, VerdictRow, Warehouse,
 };
 
 /// Judged runs by workflow and fingerprint, in the order of their requests.
@@ -43,7 +43,13 @@ impl History {
         let last = oldest.last().map(|(key, _)| *key);
         let mut newest: Vec<_> = newest.take_while(|(key, _)| Some(*key) > last).collect();
         newest.reverse();
-        let past = |load: &Load| Some(Past::of(load.verdicts.first()?, &load.rows, &load.metrics));
+        let past = |load: &Load| {
+            let (rows, metrics) = match wanted.measured {
+                MeasurementKind::Nothing => (&[][..], &[][..]),
+                MeasurementKind::Table | MeasurementKind::Metrics => (&load.rows[..], &load.metrics[..]),
+            };
+            Some(Past::of(load.verdicts.first()?, rows, metrics))
+        };
         oldest.into_iter().chain(newest).filter_map(|(_, load)| past(load)).collect()
     }
 }

@@ -35,6 +35,8 @@ pub enum MeasurementKind {
     Table,
     /// The metrics of any other program.
     Metrics,
+    /// Only the verdicts.
+    Nothing,
 }
 
 /// An earlier run with a verdict.
@@ -42,6 +44,8 @@ pub enum MeasurementKind {
 pub struct Past {
     /// Id of the earlier run.
     pub run: String,
+    /// Request time of the run.
+    pub requested_at: Option<Timestamp>,
     /// Verdict of the run.
     pub verdict: Option<Verdict>,
     /// Environment of the measurement, field by field.
@@ -99,6 +103,7 @@ impl Past {
         }
         Self {
             run: verdict.run.to_string(),
+            requested_at: verdict.requested_at,
             verdict: verdict.verdict,
             fingerprint: serde_json::from_str(&verdict.fingerprint).unwrap_or_default(),
             table,

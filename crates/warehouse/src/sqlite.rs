@@ -155,6 +155,7 @@ impl Warehouse for Sqlite {
                         Past::of(verdict, &measurements(connection, &verdict.run)?, &[])
                     }
                     MeasurementKind::Metrics => Past::of(verdict, &[], &metrics(connection, &verdict.run)?),
+                    MeasurementKind::Nothing => Past::of(verdict, &[], &[]),
                 })
             };
             runs.iter().map(past).collect()

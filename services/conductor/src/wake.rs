@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use futures::{StreamExt, TryStreamExt, stream};
 use hashlink::LinkedHashMap;
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use lifecycle::{
@@ -23,6 +24,9 @@ use crate::turns::Turns;
 const RACES: u32 = 20;
 /// Maximum number of runs whose state is kept. A state takes about as much memory as its records.
 const STATES: usize = 1000;
+/// Maximum number of last loads of a run that are published at the same time, and of those that exist only in this process: each reads the
+/// measurements of a check, and a cancelled soak may have 5,000.
+const LAST_LOADS: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub struct WakeSettings {
@@ -81,6 +85,14 @@ struct Recorded {
     grew: bool,
 }
 
+/// The end of a run that this process published, with the loads after it.
+struct Ending {
+    /// Loads that are not published yet.
+    waiting: Vec<Command>,
+    /// Published loads that may exist only in this process.
+    published: Vec<CommandId>,
+}
+
 /// Updates the metrics of a run that was just closed.
 fn count(records: &[Record], state: &RunState) {
     let (Some(first), Some(last)) = (records.first(), records.last()) else { return };
@@ -102,6 +114,8 @@ pub struct Conductor {
     turns: Turns,
     /// States of open runs, so that each record is folded once. A cache: without it the records are folded again.
     states: Mutex<LinkedHashMap<RunId, KnownState>>,
+    /// Closed runs whose last loads are in progress.
+    endings: Mutex<BTreeMap<RunId, Ending>>,
 }
 
 impl Conductor {
@@ -114,8 +128,8 @@ impl Conductor {
         observer: Option<Observer>,
     ) -> Self {
         let publisher = Publisher::new("conductor", bus, Arc::clone(&clock));
-        let (sent, turns, states) = Default::default();
-        Self { ledger, publisher, clock, settings, observer, sent, turns, states }
+        let (sent, turns, states, endings) = Default::default();
+        Self { ledger, publisher, clock, settings, observer, sent, turns, states, endings }
     }
 
     /// Wakes every open run.
@@ -129,6 +143,7 @@ impl Conductor {
         // dropped.
         self.sent().retain(|run, _| open.binary_search(run).is_ok());
         self.states().retain(|run, _| open.binary_search(run).is_ok());
+        self.endings().retain(|run, _| open.binary_search(run).is_ok());
         for run in open {
             if let Err(error) = self.wake(&run, Input::Tick).await {
                 warn!(run.id = %run, "the wake-up failed: {}", service::worker::chain(&error));
@@ -250,18 +265,28 @@ impl Conductor {
             self.ledger.mark_closed(&state.run).await?;
         }
         if let Some((run, conclusion)) = state.closing().filter(|_| state.leases_returned()) {
-            let closed = RunClosed {
-                conclusion: conclusion.clone(),
-                verdict: state.verdict().map(|verdict| verdict.verdict),
-            };
-            let used = used(state, &closed);
-            for command in last_loads(state) {
-                self.publisher.publish_command(command).await?;
+            // If this wake-up is interrupted, the next one publishes everything again.
+            let known = self.endings().remove(run);
+            let is_published = known.is_some();
+            let mut ending =
+                known.unwrap_or_else(|| Ending { waiting: last_loads(state), published: Vec::new() });
+            self.load(&mut ending).await?;
+            if !is_published {
+                let closed = RunClosed {
+                    conclusion: conclusion.clone(),
+                    verdict: state.verdict().map(|verdict| verdict.verdict),
+                };
+                let used = used(state, &closed);
+                self.publisher.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
+                self.publisher
+                    .publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunUsed(Box::new(used)))
+                    .await?;
             }
-            self.publisher.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
-            self.publisher
-                .publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunUsed(Box::new(used)))
-                .await?;
+            if !ending.waiting.is_empty() || !ending.published.is_empty() {
+                // The hint remains: after a crash the next process publishes the loads again.
+                self.endings().insert(run.clone(), ending);
+                return Ok(());
+            }
             self.ledger.mark_closed(run).await?;
             self.sent().remove(run);
             // Another process may have recorded a reappeared cluster and written its hint before this one was removed.
@@ -271,6 +296,26 @@ impl Conductor {
             }
         }
         Ok(())
+    }
+
+    /// Publishes loads until [`LAST_LOADS`] of them exist only in this process.
+    async fn load(&self, ending: &mut Ending) -> Result<(), WakeError> {
+        loop {
+            ending.published.retain(|load| self.publisher.is_in_memory(load));
+            let count = LAST_LOADS.saturating_sub(ending.published.len()).min(ending.waiting.len());
+            if count == 0 {
+                return Ok(());
+            }
+            let loads: Vec<_> = ending.waiting.drain(..count).collect();
+            ending.published.extend(loads.iter().map(|load| load.id.clone()));
+            let publishing = stream::iter(loads).map(|load| self.publisher.publish_command(load));
+            publishing.buffer_unordered(LAST_LOADS).try_collect::<Vec<()>>().await?;
+        }
+    }
+
+    /// Whether the measurements of a closed run are still being loaded. Each tick continues.
+    pub fn is_loading(&self, run: &RunId) -> bool {
+        self.endings().contains_key(run)
     }
 
     /// Sends a command unless it was sent recently.
@@ -297,7 +342,8 @@ impl Conductor {
 
     /// Keeps the state of an open run.
     fn remember(&self, known: KnownState) {
-        if known.state.closed.is_some() && known.state.leases_returned() {
+        let is_over = known.state.closed.is_some() && known.state.leases_returned();
+        if is_over && !self.is_loading(&known.state.run) {
             return;
         }
         let mut states = self.states();
@@ -317,11 +363,15 @@ impl Conductor {
 
     /// Number of runs in this process's memory.
     pub fn remembered(&self) -> usize {
-        self.sent().len() + self.turns.len() + self.states().len()
+        self.sent().len() + self.turns.len() + self.states().len() + self.endings().len()
     }
 
     fn sent(&self) -> MutexGuard<'_, SentCommands> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn endings(&self) -> MutexGuard<'_, BTreeMap<RunId, Ending>> {
+        self.endings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn states(&self) -> MutexGuard<'_, LinkedHashMap<RunId, KnownState>> {

@@ -8,6 +8,7 @@
 //! The same inputs always give the same verdict.
 
 mod pairs;
+mod past;
 mod reader;
 mod standard;
 

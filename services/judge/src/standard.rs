@@ -3,17 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use model::{
-    Criteria, Reason, Timestamp, Verdict, count,
-    measurement::{LogEnd, Reading},
-};
+use model::{Criteria, Reason, Timestamp, Verdict, count, measurement::Reading};
 use verdict::{
     Baseline, Fingerprint, Pin,
-    baseline::{Healthy, Paired, Unlearnable, halves, learn, learn_paired, learn_without_outliers, levels},
+    baseline::{
+        Healthy, MetricHistory, Paired, Unlearnable, halves, learn, learn_paired, learn_without_outliers,
+        levels,
+    },
     directed,
     repeat::{self, RepeatLevel},
 };
 use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
+
+use crate::past;
 
 /// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
@@ -21,9 +23,9 @@ const FEWEST: usize = 5;
 const ENOUGH: usize = 10;
 /// Maximum number of runs in a baseline. The baseline is then fixed: a moving baseline would hide a drift of its
 /// cluster.
-const MAX_RUNS: u32 = 20;
+pub(crate) const MAX_RUNS: u32 = 20;
 /// Maximum number of later runs searched for a change.
-const SINCE: u32 = 200;
+pub(crate) const SINCE: u32 = 200;
 
 /// A baseline and the later runs.
 #[derive(Debug, Default)]
@@ -69,31 +71,64 @@ pub async fn own(
         workflow: workflow.to_owned(),
         identity: fingerprint.identity(),
         before,
-        oldest: if is_table { MAX_RUNS } else { SINCE },
+        oldest: MAX_RUNS,
         newest: SINCE,
-        measured: if is_table { MeasurementKind::Table } else { MeasurementKind::Metrics },
+        measured: MeasurementKind::Table,
     };
-    let mut past = history.past(&wanted).await?;
-    for metric in past.iter_mut().flat_map(|past| &mut past.metrics) {
-        metric.better = criteria.better(metric).unwrap_or(metric.better);
+    if is_table {
+        let past = history.past(&wanted).await?;
+        return Ok(fixed.map_or_else(|| learned(&past), |fixed| fixed.over(&past)));
     }
-    Ok(match fixed {
-        Some(fixed) => fixed.over(&past),
-        None if is_table => learned(&past),
-        None => learned_of_metrics(&past, &directed(reading, criteria)),
-    })
+    let direct = |mut past: Past| {
+        for metric in &mut past.metrics {
+            metric.better = criteria.better(metric).unwrap_or(metric.better);
+        }
+        past
+    };
+    let values = reading.metrics.len();
+    if let Some(fixed) = fixed {
+        let baseline = fixed.baseline.clone().with_fleets();
+        let mut levels = Vec::new();
+        let visit = |past: Past| {
+            let past = direct(past);
+            let own = baseline.fleet_levels([&past.metrics[..]]);
+            levels.extend(own.into_iter().map(|levels| (past.run.clone(), levels)));
+        };
+        past::each(history, wanted, values, visit).await?;
+        return Ok(fixed.over_metrics(levels));
+    }
+    let reading = directed(reading, criteria);
+    let mut history_of_metrics = MetricHistory::of(&reading);
+    let mut runs = Vec::new();
+    let visit = |past: Past| {
+        let past = direct(past);
+        history_of_metrics.add(&past.metrics);
+        runs.push((past.verdict, Fingerprint(past.fingerprint)));
+    };
+    past::each(history, wanted, values, visit).await?;
+    Ok(learned_of_metrics(&runs, &history_of_metrics))
 }
 
 impl Fixed {
     fn over(self, past: &[Past]) -> Own {
+        let since = &past[self.first(past.iter().map(|past| past.run.as_str()))..];
         let Self { baseline, pin } = self;
-        let baseline = baseline.with_fleets();
-        // A pin replaces the earlier history, which starts at the pinned run.
-        let at = pin.as_ref().and_then(|pin| past.iter().position(|past| past.run == pin.run.as_str()));
-        let since = &past[at.map_or(0, |at| at + 1)..];
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
-        let earlier_metrics = baseline.fleet_levels(since.iter().map(|past| &past.metrics[..]));
-        Own { baseline: Some(baseline), earlier, earlier_metrics, pin, ..Own::default() }
+        Own { baseline: Some(baseline.with_fleets()), earlier, pin, ..Own::default() }
+    }
+
+    /// `levels`: those of each earlier run.
+    fn over_metrics(self, mut levels: Vec<(String, Vec<Option<f64>>)>) -> Own {
+        let first = self.first(levels.iter().map(|(run, _)| run.as_str()));
+        let earlier_metrics = levels.drain(first..).map(|(_, levels)| levels).collect();
+        let Self { baseline, pin } = self;
+        Own { baseline: Some(baseline.with_fleets()), earlier_metrics, pin, ..Own::default() }
+    }
+
+    /// Position of the first run of the history: a pin replaces the runs up to the pinned one.
+    fn first<'a>(&self, mut runs: impl Iterator<Item = &'a str>) -> usize {
+        let pinned = self.pin.as_ref().and_then(|pin| runs.position(|run| run == pin.run.as_str()));
+        pinned.map_or(0, |at| at + 1)
     }
 }
 
@@ -130,35 +165,24 @@ fn learned(past: &[Past]) -> Own {
 }
 
 /// Learns each value of this run from the oldest passed runs that have it too: a scheduler may choose other nodes for each run. The runs
-/// have the setup of the oldest ones, if at least [`FEWEST`] of them have it.
-fn learned_of_metrics(past: &[Past], current: &Reading) -> Own {
+/// have the setup of the oldest ones, if at least [`FEWEST`] of them have it. `runs`: verdict and setup of each run of the history.
+fn learned_of_metrics(runs: &[(Option<Verdict>, Fingerprint)], history: &MetricHistory<'_>) -> Own {
     let passed: Vec<_> =
-        past.iter().enumerate().filter(|(_, it)| it.verdict == Some(Verdict::Pass)).collect();
-    let of_setup = |(_, first): &(usize, &Past)| -> Vec<(usize, &Past)> {
-        let setup = Fingerprint(first.fingerprint.clone());
-        let same = |other: &Past| setup.differences(&Fingerprint(other.fingerprint.clone())).next().is_none();
-        passed.iter().filter(|(_, other)| same(other)).copied().collect()
+        (0..).zip(runs).filter(|(_, (verdict, _))| *verdict == Some(Verdict::Pass)).collect();
+    let of_setup = |(_, (_, setup)): &(usize, &'_ (_, Fingerprint))| -> Vec<(usize, &Fingerprint)> {
+        let others = passed.iter().map(|(at, (_, other))| (*at, other));
+        others.filter(|(_, other)| setup.differences(other).next().is_none()).collect()
     };
     let healthy = passed.iter().map(of_setup).find(|runs| runs.len() >= FEWEST);
     let Some(healthy) = healthy else { return Own::default() };
-    let readings: Vec<_> = healthy.iter().map(|(_, past)| reading_of_metrics(past, current)).collect();
-    let of = |((_, past), reading): (&(usize, &Past), _)| Healthy {
-        reading,
-        fingerprint: Fingerprint(past.fingerprint.clone()),
-    };
-    let runs: Vec<_> = healthy.iter().zip(&readings).map(of).collect();
-    let Ok(Paired { baseline, runs, missing }) = learn_paired(&runs, current, (FEWEST, MAX_RUNS as usize))
-    else {
-        return Own::default();
-    };
+    let learned = learn_paired(history, &healthy, (FEWEST, MAX_RUNS as usize));
+    let Ok(Paired { baseline, earlier, missing }) = learned else { return Own::default() };
     let reasons = without_past(&missing, baseline.metrics.len()).into_iter().collect();
     // A comparison of less than half of the values is no comparison with the cluster's past.
-    if runs == 0 || missing.len() > baseline.metrics.len() {
+    if baseline.metrics.is_empty() || missing.len() > baseline.metrics.len() {
         return Own { reasons, ..Own::default() };
     }
-    let (last, _) = healthy[runs - 1];
-    let earlier_metrics = baseline.fleet_levels(past[last + 1..].iter().map(|past| &past.metrics[..]));
-    let defining_runs = Some(FEWEST);
+    let (earlier_metrics, defining_runs) = (earlier, Some(FEWEST));
     Own { baseline: Some(baseline), earlier_metrics, defining_runs, reasons, ..Own::default() }
 }
 
@@ -179,15 +203,6 @@ fn without_past(missing: &[String], learned: usize) -> Option<Reason> {
     );
     let weighs = Verdict::Pass;
     (!missing.is_empty()).then(|| Reason { code: "PAST_INCOMPLETE".to_owned(), weighs, text })
-}
-
-fn reading_of_metrics(past: &Past, current: &Reading) -> Reading {
-    Reading {
-        ended: LogEnd::Complete,
-        format: current.format.clone(),
-        metrics: past.metrics.clone(),
-        ..Reading::default()
-    }
 }
 
 /// Names the runs dropped from the baseline.
@@ -234,6 +249,7 @@ fn reading(past: &Past) -> Reading {
 mod tests {
     use model::{
         Attempt, MetricCriterion, RunId, VerdictReached,
+        measurement::LogEnd,
         metric::{Better, Metric, Scope},
     };
     use verdict::{Clues, Judgement, RunEvidence, Standard};
@@ -328,6 +344,40 @@ mod tests {
         // The same run after 24 healthy ones is a single run.
         let (_, judgement) = judged(&history(&runs[..24]).await, &run(&NODES, 0.985)).await;
         assert_eq!((judgement.verdict, reason(&judgement, "DRIFTED")), (Verdict::Pass, None));
+    }
+
+    /// Seven nodes and an eighth one, which was replaced by a slower one.
+    fn with_eighth(is_new: bool, level: f64) -> Reading {
+        let mut reading = run(&NODES[..7], level);
+        let mut eighth = run(&[if is_new { 90 } else { 7 }], if is_new { 0.97 * level } else { level });
+        reading.metrics.append(&mut eighth.metrics);
+        reading
+    }
+
+    #[tokio::test]
+    async fn a_replaced_node_neither_hides_a_change_of_the_others_nor_is_one() {
+        // The new node has too few runs to be learned, or just enough, among them those after the change.
+        for since in [2, 6] {
+            let nights = |changed: usize| -> Vec<_> {
+                let level = |night| if night < 90 - changed { 1.0 } else { 0.985 };
+                let night = |night| (with_eighth(night >= 90 - since, level(night)), Verdict::Pass, "1");
+                (0..90).map(night).collect()
+            };
+            let (own, judgement) = judged(&history(&nights(4)).await, &with_eighth(true, 0.985)).await;
+            let baseline = own.baseline.unwrap();
+            assert_eq!(
+                (baseline.metrics.len(), own.earlier_metrics.len()),
+                (if since < 5 { 7 } else { 8 }, 70)
+            );
+            let drifted = reason(&judgement, "DRIFTED").unwrap();
+            assert!(
+                drifted.starts_with("in the last 5 runs hpl.gflops is 1.5 % worse"),
+                "{since}: {drifted}"
+            );
+            let (_, judgement) = judged(&history(&nights(0)).await, &with_eighth(true, 1.0)).await;
+            assert_eq!(judgement.verdict, Verdict::Pass, "{since}: {:?}", judgement.reasons);
+            assert_eq!(reason(&judgement, "SHIFTED"), None, "{since}");
+        }
     }
 
     #[tokio::test]

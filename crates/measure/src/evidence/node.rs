@@ -135,7 +135,7 @@ impl<'a> Snapshot<'a> {
             replays = counters.map_err(|why| state("PCIe counters", why)).ok().flatten();
         }
         let kernel = kernel::readable(sources.of("kernel")).map_err(|why| state("kernel log", why)).ok();
-        for late in ["ports", "settings"].into_iter().filter(|source| sources.is_late(source)) {
+        for late in ["ports", "settings", "nccl"].into_iter().filter(|source| sources.is_late(source)) {
             state(late, sources.of(late)[0].text.clone());
         }
         let ports = (!sources.is_late("ports")).then(|| Ports::of(sources.of("ports")));
@@ -149,8 +149,9 @@ impl<'a> Snapshot<'a> {
 pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     let name: Arc<str> = node.into();
     let mut missing = Vec::new();
-    let settings: BTreeMap<_, _> =
-        lines.before.of("settings").iter().filter_map(|line| line.text.split_once('=')).collect();
+    // Logs of older versions have the version of NCCL among the settings.
+    let settings = ["settings", "nccl"].into_iter().flat_map(|source| lines.before.of(source));
+    let settings: BTreeMap<_, _> = settings.filter_map(|line| line.text.split_once('=')).collect();
     // The settings name each RDMA device, as `infiniband/mlx5_0/fw_ver`. The lines of a port that could not be read are absent.
     let devices =
         settings.keys().filter_map(|name| name.strip_prefix("infiniband/")?.split('/').next()).collect();

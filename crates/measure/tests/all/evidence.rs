@@ -372,6 +372,13 @@ fn a_source_that_did_not_respond_in_time_is_reported_as_missing() {
         "no response within 1.5 s",
     );
     assert_eq!(node(&settings).missing, ["settings before the job: no response within 1.5 s"]);
+    // The version of NCCL is a source of its own: the settings are known without it.
+    let known = with_line(&load, "before", "settings", "iommu=on");
+    let nccl = node(&with_line(&known, "before", "nccl", "no response within 1.5 s"));
+    assert_eq!(nccl.missing, ["nccl before the job: no response within 1.5 s"]);
+    assert_eq!(nccl.settings.get("iommu").map(String::as_str), Some("on"));
+    let nccl = node(&with_line(&known, "before", "nccl", "nccl=2.28.9"));
+    assert_eq!(nccl.settings.get("nccl").map(String::as_str), Some("2.28.9"));
     // A port before the job is not one that went down if the ports after it are unknown.
     let port = "/sys/class/infiniband/mlx5_3/ports/1";
     let mut up = with_line(&load, "before", "ports", &format!("{port}/state:4: ACTIVE"));

@@ -7,7 +7,7 @@ use model::measurement::{LogEnd, Reading, Table};
 use super::document::{Baseline, BaselinePoint, LEAST_SPREAD, Region, SizeKey, halves, regions};
 use crate::{
     fingerprint::Fingerprint,
-    metrics::{self, LearnedMetrics},
+    metrics::{self, LearnedMetrics, MetricHistory},
     repeat::{self, RepeatGroup, RepeatLevel},
     statistics::{deviation, median},
     table::one_rank,
@@ -96,14 +96,14 @@ fn of_metrics(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
             return Err(Unlearnable::Unfit { log, why });
         }
     }
-    let fingerprint = common_fingerprint(runs)?;
+    let fingerprint = common_fingerprint(runs.iter().map(|run| &run.fingerprint))?;
     let readings: Vec<_> = runs.iter().map(|run| run.reading).collect();
     let learned = metrics::learn(&readings).map_err(|(log, field)| Unlearnable::Mixed { log, field })?;
     Ok(without_curve(fingerprint, runs.len(), learned))
 }
 
 fn without_curve(fingerprint: Fingerprint, runs: usize, learned: LearnedMetrics) -> Baseline {
-    let LearnedMetrics { metrics, fleets } = learned;
+    let LearnedMetrics { metrics, fleets, later: _ } = learned;
     Baseline {
         schema: "burnin/baseline/v1".to_owned(),
         fingerprint,
@@ -120,38 +120,42 @@ fn without_curve(fingerprint: Fingerprint, runs: usize, learned: LearnedMetrics)
 /// A baseline of the values that a run and the runs before it have in common.
 #[derive(Clone, Debug)]
 pub struct Paired {
-    /// The baseline of these values; it may have none.
+    /// The baseline of these values; it may have none. Its runs are the oldest ones.
     pub baseline: Baseline,
-    /// Number of runs, from the first one, that the baseline was learned from.
-    pub runs: usize,
+    /// The levels of the metrics in all runs since, oldest first: one for each of the baseline's fleets.
+    pub earlier: Vec<Vec<Option<f64>>>,
     /// Values of the run that too few of the earlier runs have, for display.
     pub missing: Vec<String>,
 }
 
-/// Learns the metrics that `current` has in common with at least `fewest` healthy runs, each from its `most` oldest runs: a scheduler
-/// may choose other nodes for each run.
+/// Learns the metrics that a run has in common with at least `fewest` healthy runs of its history, each from its `most` oldest runs: a
+/// scheduler may choose other nodes for each run. `healthy`: their positions in the history, oldest first, and fingerprints.
 ///
 /// # Errors
 /// Returns an error if the runs are not comparable.
 pub fn learn_paired(
-    runs: &[Healthy<'_>],
-    current: &Reading,
+    history: &MetricHistory<'_>,
+    healthy: &[(usize, &Fingerprint)],
     (fewest, most): (usize, usize),
 ) -> Result<Paired, Unlearnable> {
-    let fingerprint = common_fingerprint(runs)?;
-    let readings: Vec<_> = runs.iter().map(|run| run.reading).collect();
-    let (learned, used, missing) = metrics::learn_paired(&readings, current, (fewest, most));
-    Ok(Paired { baseline: without_curve(fingerprint, used, learned), runs: used, missing })
+    let fingerprint = common_fingerprint(healthy.iter().map(|(_, fingerprint)| *fingerprint))?;
+    let runs: Vec<_> = healthy.iter().map(|(run, _)| *run).collect();
+    let (mut learned, missing) = history.learn(&runs, (fewest, most));
+    let earlier = std::mem::take(&mut learned.later);
+    Ok(Paired { baseline: without_curve(fingerprint, runs.len().min(most), learned), earlier, missing })
 }
 
 /// The fields of all runs. A field that several runs contain must have the same value in all of them.
-fn common_fingerprint(runs: &[Healthy<'_>]) -> Result<Fingerprint, Unlearnable> {
-    let mut fingerprint = runs.first().ok_or(Unlearnable::Nothing)?.fingerprint.clone();
-    for (log, run) in runs.iter().enumerate().skip(1) {
-        if let Some(field) = fingerprint.differences(&run.fingerprint).next() {
+fn common_fingerprint<'a>(
+    runs: impl IntoIterator<Item = &'a Fingerprint>,
+) -> Result<Fingerprint, Unlearnable> {
+    let mut runs = runs.into_iter().enumerate();
+    let mut fingerprint = runs.next().ok_or(Unlearnable::Nothing)?.1.clone();
+    for (log, run) in runs {
+        if let Some(field) = fingerprint.differences(run).next() {
             return Err(Unlearnable::Mixed { log, field: field.name.to_owned() });
         }
-        fingerprint.fill(&run.fingerprint);
+        fingerprint.fill(run);
     }
     Ok(fingerprint)
 }
@@ -170,7 +174,7 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnab
     for (log, run) in runs.iter().enumerate() {
         tables.push(whole(run.reading).map_err(|why| Unlearnable::Unfit { log, why })?);
     }
-    let fingerprint = common_fingerprint(runs)?;
+    let fingerprint = common_fingerprint(runs.iter().map(|run| &run.fingerprint))?;
     for log in 1..runs.len() {
         let keys = |table| halves(table).map(|(key, _)| key).collect::<BTreeSet<_>>();
         if keys(tables[0]) != keys(tables[log]) {

@@ -65,7 +65,7 @@ pub(super) fn changes(
         let earlier = standard.earlier_metrics.iter();
         let earlier = earlier.filter_map(|levels| of_run(&|at| levels.get(at).copied().flatten()));
         let Some(own) = of_run(&|at| current.get(at).copied().flatten()) else { continue };
-        let defining = standard.defining_runs.unwrap_or(healthy.len()).min(healthy.len());
+        let defining = standard.defining_runs.unwrap_or(healthy.len());
         let levels: Vec<f64> = healthy.into_iter().chain(earlier).chain([own]).collect();
         let step = resolution(baseline, name, labels);
         let labels: String = labels.iter().map(|(name, value)| format!(" {name} {value}")).collect();

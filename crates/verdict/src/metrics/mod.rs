@@ -3,11 +3,14 @@
 //! The checks run in this order, and the most severe reason decides: end of the program, coverage, plausibility,
 //! findings, bounds, peers, baseline. A missing or unreadable value is never a pass.
 
-mod baseline;
 mod bounds;
+mod comparison;
 mod findings;
 mod fleet;
 mod hardware;
+mod keys;
+mod learning;
+mod levels;
 mod library;
 mod measured;
 mod pairs;
@@ -28,7 +31,8 @@ use model::{
     metric::{Better, Metric, Subject},
 };
 
-pub(crate) use baseline::{LearnedMetrics, learn, learn_paired, unfit};
+pub use learning::MetricHistory;
+pub(crate) use learning::{LearnedMetrics, learn, unfit};
 pub use library::{DeviceReference, REFERENCES};
 
 use crate::{
@@ -91,7 +95,7 @@ pub(crate) fn judge(
     }
     statements(reading, criteria, &mut found);
     if let Some(learned) = standard.baseline {
-        baseline::judge(reading, &by_name, (learned, criteria, standard), &fingerprint, &mut found);
+        comparison::judge(reading, &by_name, (learned, criteria, standard), &fingerprint, &mut found);
     }
     found.reasons.extend(standard.learned.iter().cloned());
     bounded(reading, criteria, standard, &mut found);

@@ -19,6 +19,13 @@ impl<'a> SubjectPlace<'a> {
         Self { node: node.as_deref(), gpu: *gpu, link: link.as_deref(), rank: *rank, peer: peer.as_deref() }
     }
 
+    /// The subject, without serial number and bus id.
+    pub(super) fn subject(&self) -> Subject {
+        let Self { node, gpu, link, rank, peer } = *self;
+        let [node, link, peer] = [node, link, peer].map(|name| name.map(Into::into));
+        Subject { node, gpu, link, peer, rank, serial: None, bus_id: None }
+    }
+
     pub(super) const fn node(&self) -> Option<&'a str> {
         self.node
     }

@@ -1,6 +1,9 @@
 //! Metrics over many runs: changes of all subjects, two levels, and subjects that not every run has.
 
-use crate::support::found;
+use crate::support::{
+    found,
+    metrics::{codes, normal},
+};
 use model::{
     Criteria, MetricCriterion, PastTolerance, SplitMix64, Verdict,
     measurement::{LogEnd, Reading},
@@ -8,7 +11,7 @@ use model::{
 };
 use verdict::{
     Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard,
-    baseline::{Healthy, Paired, learn, learn_paired},
+    baseline::{Healthy, MetricHistory, Paired, learn, learn_paired},
     history::{Change, change_among},
 };
 
@@ -68,22 +71,12 @@ fn judged(
     verdict::judge(&RunEvidence::of(reading, &Clues::default()), &standard)
 }
 
-fn codes(judgement: &Judgement) -> Vec<&str> {
-    judgement.reasons.iter().map(|reason| reason.code.as_str()).collect()
-}
-
 fn text<'a>(judgement: &'a Judgement, code: &str) -> &'a str {
     let reason = judgement
         .reasons
         .iter()
         .find(|reason| reason.code == code && !reason.text.contains("since the baseline"));
     &reason.unwrap_or_else(|| panic!("no {code}: {:?}", judgement.reasons)).text
-}
-
-/// A number with the standard normal distribution (Box and Muller 1958).
-fn normal(random: &mut SplitMix64) -> f64 {
-    let radius = (-2.0 * (1.0 - random.part()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * random.part()).cos()
 }
 
 /// Twelve nodes that repeat within 0.5 %; `level`: the factor of all of them in this run.
@@ -228,6 +221,14 @@ fn a_node_that_changes_its_level_is_no_suspect_of_a_strict_comparison_with_its_p
     }
 }
 
+/// Learns from these runs, all healthy and of one setup.
+fn paired(runs: &[Reading], current: &Reading, of: (usize, usize)) -> Paired {
+    let mut history = MetricHistory::of(current);
+    runs.iter().for_each(|reading| history.add(&reading.metrics));
+    let setup = fingerprint(current);
+    learn_paired(&history, &(0..runs.len()).map(|run| (run, &setup)).collect::<Vec<_>>(), of).unwrap()
+}
+
 fn of_nodes(nodes: &[u32], slow: u32) -> Reading {
     run(nodes
         .iter()
@@ -238,16 +239,15 @@ fn of_nodes(nodes: &[u32], slow: u32) -> Reading {
 fn each_node_is_compared_with_its_own_past_if_runs_have_different_nodes() {
     let first: Vec<_> = (0..8u32).map(|run| of_nodes(&[0, 1, 2, 3 + run % 2, 5 + run], 99)).collect();
     let current = of_nodes(&[0, 1, 2, 3, 20], 2);
-    let paired = |fewest| learn_paired(&healthy(&first), &current, (fewest, 20)).unwrap();
-    let Paired { baseline, runs, missing } = paired(4);
-    assert_eq!((baseline.metrics.len(), runs), (4, 8));
+    let paired = |of| paired(&first, &current, of);
+    let Paired { baseline, earlier, missing } = paired((4, 20));
+    assert_eq!((baseline.metrics.len(), baseline.runs, earlier.len()), (4, 8, 0));
     assert_eq!(missing, ["gemm of node node-20"]);
-    assert_eq!(paired(5).missing, ["gemm of node node-03", "gemm of node node-20"]);
-    assert_eq!(
-        learn_paired(&healthy(&first), &current, (4, 5)).unwrap().runs,
-        7,
-        "node 3 is in every second run"
-    );
+    assert_eq!(paired((5, 20)).missing, ["gemm of node node-03", "gemm of node node-20"]);
+    // Node 3 is in every second run: its values are those of seven runs, and the levels of all nodes those of five.
+    let Paired { baseline, earlier, .. } = paired((4, 5));
+    assert_eq!((baseline.metrics.len(), baseline.runs, baseline.fleets[0].levels.len()), (4, 5, 5));
+    assert_eq!(earlier, vec![vec![Some(0.0)]; 3]);
     let judgement = judged(&current, &past(0.05, 5.0), &baseline, &[]);
     assert_eq!(codes(&judgement)[0], "WORSE_THAN_BASELINE");
     assert_eq!(judgement.suspects[0].host.as_deref(), Some("node-02"));

@@ -4,102 +4,18 @@
 
 use std::path::Path;
 
-use crate::support::found;
 use model::{
-    Cluster, Criteria, DeviceTolerance, Every, MetricCriterion, MetricReference, Node, PastTolerance, Peers,
-    Settled, SplitMix64, Verdict,
+    Criteria, DeviceTolerance, MetricCriterion, MetricReference, PastTolerance, Peers, Settled, Verdict,
     measurement::{LogEnd, Reading},
-    metric::{Better, Finding, Gpu, Metric, Scope, Severity, Subject},
-};
-use verdict::{
-    Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, StatedGpus,
-    baseline::{Healthy, learn},
+    metric::{Better, Finding, Severity},
 };
 
-/// A log of nvbandwidth on a real H100: three times alone, and once beside a program that kept the GPU busy.
-fn sample(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(name);
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn read(log: &[u8]) -> Reading {
-    measure::read(log).unwrap()
-}
-
-fn judged(reading: &Reading, criteria: Option<&Criteria>, baseline: Option<&Baseline>) -> Judgement {
-    let clues = Clues::default();
-    let standard = Standard { criteria, baseline, ..Standard::default() };
-    verdict::judge(&RunEvidence::of(reading, &clues), &standard)
-}
-
-fn codes(judgement: &Judgement) -> Vec<&str> {
-    judgement.reasons.iter().map(|reason| reason.code.as_str()).collect()
-}
-
-/// Bandwidth of each of eight GPUs, in a complete log that names all of them.
-fn eight(values: [f64; 8]) -> Reading {
-    let metric = |(gpu, value): (u32, f64)| Metric {
-        name: "copy".into(),
-        unit: "GB/s".into(),
-        better: Better::Higher,
-        scope: Scope::Gpu,
-        subject: Subject::gpu(gpu),
-        labels: Default::default(),
-        value: Some(value),
-        resolution: Some(0.1),
-        unmeasurable: None,
-        line: u64::from(gpu) + 1,
-    };
-    let gpu = |gpu| Gpu {
-        subject: Subject { serial: Some(format!("S{gpu}").into()), ..Subject::gpu(gpu) },
-        name: None,
-    };
-    Reading {
-        format: Some("sample".to_owned()),
-        ended: LogEnd::Complete,
-        metrics: (0..).zip(values).map(metric).collect(),
-        gpus: (0..8).map(gpu).collect(),
-        ..Reading::default()
-    }
-}
-
-fn healthy() -> Reading {
-    eight([100.0, 100.4, 99.8, 100.1, 99.9, 100.2, 100.0, 99.7])
-}
-
-fn criterion() -> MetricCriterion {
-    MetricCriterion { metric: "copy".to_owned(), ..MetricCriterion::default() }
-}
-
-fn criteria(criterion: MetricCriterion) -> Criteria {
-    Criteria { metrics: vec![criterion], ..Criteria::named("test") }
-}
-
-fn by(reading: &Reading, criterion: MetricCriterion) -> Judgement {
-    judged(reading, Some(&criteria(criterion)), None)
-}
-
-fn finding(gpu: u32, severity: Severity) -> Finding {
-    Finding {
-        code: "XID_79".to_owned(),
-        subject: Subject::gpu(gpu),
-        severity,
-        text: "off the bus".to_owned(),
-        line: 9,
-    }
-}
+use crate::support::metrics::*;
 
 #[test]
 fn a_busy_gpu_is_named_by_a_baseline_of_healthy_runs() {
     let runs = ["h100-1.json", "h100-2.json", "h100-3.json"].map(|name| read(&sample(name)));
-    let healthy: Vec<_> = runs
-        .iter()
-        .map(|reading| Healthy {
-            reading,
-            fingerprint: Fingerprint::of(&RunEvidence::of(reading, &Clues::default())),
-        })
-        .collect();
-    let baseline = learn(&healthy).unwrap();
+    let baseline = learned(&runs);
     for reading in &runs {
         let judgement = judged(reading, None, Some(&baseline));
         assert_eq!(
@@ -120,8 +36,7 @@ fn a_busy_gpu_is_named_by_a_baseline_of_healthy_runs() {
 fn a_log_cut_anywhere_never_passes() {
     let log = sample("h100-1.json");
     let whole = read(&log);
-    let fingerprint = Fingerprint::of(&RunEvidence::of(&whole, &Clues::default()));
-    let baseline = learn(&[Healthy { reading: &whole, fingerprint }]).unwrap();
+    let baseline = learned(std::slice::from_ref(&whole));
     let end = log.iter().rposition(|byte| *byte == b'}').unwrap();
     for cut in (0..=end).step_by(61).chain(end.saturating_sub(200)..=end) {
         let judgement = judged(&read(&log[..cut]), None, Some(&baseline));
@@ -185,156 +100,6 @@ fn rules_that_need_a_direction_never_pass_a_metric_without_one() {
     }
     // A floor needs no direction.
     assert_eq!(by(&sick, MetricCriterion { floor: Some(95.0), ..criterion() }).verdict, Verdict::Fail);
-}
-
-/// No program on a node lists a GPU that the node has lost.
-#[test]
-fn a_gpu_that_only_one_node_lacks_is_missing() {
-    let mut reading =
-        Reading { ended: LogEnd::Complete, format: Some("test".to_owned()), ..Reading::default() };
-    for node in ["n1", "n2", "n3"] {
-        let mut eight = healthy();
-        eight.name_node(node);
-        reading.metrics.append(&mut eight.metrics);
-        reading.gpus.append(&mut eight.gpus);
-    }
-    let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
-    assert_eq!(by(&reading, floor()).verdict, Verdict::Pass);
-    let lost = |subject: &Subject| subject.node.as_deref() == Some("n2") && subject.gpu == Some(7);
-    reading.metrics.retain(|metric| !lost(&metric.subject));
-    reading.gpus.retain(|gpu| !lost(&gpu.subject));
-    let judgement = by(&reading, floor());
-    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["NOT_MEASURED"]));
-    assert_eq!(judgement.reasons[0].text, "copy is not measured for node n2, gpu 7");
-    let stated = |subjects| MetricCriterion { subjects: Some(subjects), ..floor() };
-    assert_eq!(by(&reading, stated(23)).verdict, Verdict::Pass, "the number is stated");
-    let text = "copy is measured for 23 instead of 24 subjects: node n2, gpu 7";
-    assert_eq!(by(&reading, stated(24)).reasons[0].text, text);
-    // A job of one rank for each node measures all GPUs of the other nodes.
-    let nodes = ["n1", "n2", "n3"].map(|name| node(name, 1, 8));
-    let judgement = on_cluster(&reading, (&nodes, Every::Rank), floor());
-    assert_eq!(judgement.reasons[0].text, "copy is not measured for node n2, gpu 7");
-}
-
-/// The criteria bound no metric of GPUs: the verdict follows from findings.
-#[test]
-fn a_diagnosis_that_never_saw_a_gpu_is_inconclusive_if_the_settings_state_it() {
-    let nodes = [node("n1", 8, 8)];
-    let other = || MetricCriterion { metric: "load".into(), floor: Some(0.5), ..criterion() };
-    let mut seven = seven_on(&["n1"]);
-    let load = Metric {
-        name: "load".into(),
-        scope: Scope::Node,
-        subject: Subject { node: Some("n1".into()), ..Subject::default() },
-        ..seven.metrics[0].clone()
-    };
-    seven.metrics.push(load);
-    let judgement = on_cluster(&seven, (&nodes, Every::Node), other());
-    assert_eq!(judgement.verdict, Verdict::Inconclusive, "{:?}", judgement.reasons);
-    assert_eq!(
-        judgement.reasons[0].text,
-        "the log does not name all GPUs that the cluster's settings state: 7 of 8 GPUs of node n1"
-    );
-    assert_eq!(on_cluster(&seven, (&[node("n1", 8, 7)], Every::Node), other()).verdict, Verdict::Pass);
-}
-
-/// GPUs 0 to 6 of each node: the node lost the last GPU before the run, so that no program lists it.
-fn seven_on(nodes: &[&str]) -> Reading {
-    let mut reading = Reading { metrics: Vec::new(), gpus: Vec::new(), ..healthy() };
-    for node in nodes {
-        let mut seven = healthy();
-        seven.metrics.pop();
-        seven.gpus.pop();
-        seven.name_node(node);
-        reading.metrics.append(&mut seven.metrics);
-        reading.gpus.append(&mut seven.gpus);
-    }
-    reading
-}
-
-fn on_cluster(reading: &Reading, (nodes, every): (&[Node], Every), criterion: MetricCriterion) -> Judgement {
-    let cluster =
-        Cluster { name: "hall".into(), nodes: nodes.to_vec(), access: model::ClusterAccess::processes("") };
-    let (clues, criteria) = (Clues::default(), criteria(criterion));
-    let gpus = StatedGpus::of(&cluster, every);
-    let evidence = RunEvidence { gpus: gpus.as_ref(), ..RunEvidence::of(reading, &clues) };
-    let standard = Standard { criteria: Some(&criteria), ..Standard::default() };
-    verdict::judge(&evidence, &standard)
-}
-
-fn node(name: &str, slots: u32, gpus: u32) -> Node {
-    Node { gpus: Some(gpus), ..Node::new(name, slots) }
-}
-
-#[test]
-fn a_gpu_that_every_log_lacks_is_inconclusive_if_the_settings_state_it() {
-    let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
-    let nodes = |gpus| [node("n1", 8, gpus), node("n2", 8, gpus)];
-    let seven = seven_on(&["n1", "n2"]);
-    assert_eq!(by(&seven, floor()).verdict, Verdict::Pass, "a log alone does not show the lost GPUs");
-    let judgement = on_cluster(&seven, (&nodes(8), Every::Node), floor());
-    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["NOT_MEASURED"]));
-    let text = &judgement.reasons[0].text;
-    assert!(text.contains("7 of 8 GPUs of node n1; 7 of 8 GPUs of node n2"), "{text}");
-    assert!(text.contains("`subjects`"), "the way to permit it: {text}");
-    // The scheduler chose the nodes when the job started.
-    let any = [node("any-0", 8, 8), node("any-1", 8, 8)];
-    assert_eq!(on_cluster(&seven, (&any, Every::Node), floor()).verdict, Verdict::Inconclusive);
-    let one = seven_on(&["n1"]);
-    let judgement = on_cluster(&one, (&nodes(8)[..1], Every::Node), floor());
-    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["NOT_MEASURED"]));
-    // A node that lost all its GPUs still has other metrics.
-    let mut none = seven_on(&["n1", "n2"]);
-    for metric in none.metrics.iter_mut().filter(|it| it.subject.node.as_deref() == Some("n2")) {
-        (metric.name, metric.scope, metric.subject.gpu) = ("load".into(), Scope::Node, None);
-    }
-    none.gpus.retain(|gpu| gpu.subject.node.as_deref() == Some("n1"));
-    let judgement = on_cluster(&none, (&nodes(7), Every::Node), floor());
-    assert!(judgement.reasons[0].text.contains("0 of 7 GPUs of node n2"), "{:?}", judgement.reasons);
-}
-
-#[test]
-fn fewer_gpus_than_stated_pass_where_they_are_intended_or_unknown() {
-    let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
-    let pass = |reading: &Reading, on: (&[Node], Every), criterion| {
-        let judgement = on_cluster(reading, on, criterion);
-        assert_eq!(judgement.verdict, Verdict::Pass, "{:?}", judgement.reasons);
-    };
-    let seven = seven_on(&["n1"]);
-    pass(&seven, (&[node("n1", 7, 7)], Every::Node), floor());
-    pass(&seven, (&[Node::new("n1", 8)], Every::Node), floor());
-    pass(&seven, (&[node("n1", 8, 8)], Every::Pair), floor());
-    let stated = MetricCriterion { subjects: Some(7), ..floor() };
-    pass(&seven, (&[node("n1", 8, 8)], Every::Node), stated);
-    // Seven ranks measure seven GPUs; eight ranks measure eight.
-    pass(&seven, (&[node("n1", 7, 8)], Every::Rank), floor());
-    assert_eq!(
-        on_cluster(&seven, (&[node("n1", 8, 8)], Every::Rank), floor()).verdict,
-        Verdict::Inconclusive
-    );
-    // A log without the names of nodes has the GPUs of all of them.
-    let mut unnamed = healthy();
-    unnamed.metrics.pop();
-    unnamed.gpus.pop();
-    assert_eq!(
-        on_cluster(&unnamed, (&[node("n1", 4, 4), node("n2", 4, 4)], Every::Rank), floor()).verdict,
-        Verdict::Inconclusive
-    );
-    // Hosts with different numbers of GPUs.
-    let both = [node("n1", 8, 7), node("n2", 8, 8)];
-    let mut mixed = seven_on(&["n1"]);
-    let mut whole = healthy();
-    whole.name_node("n2");
-    mixed.metrics.append(&mut whole.metrics);
-    mixed.gpus.append(&mut whole.gpus);
-    pass(&mixed, (&both, Every::Node), floor());
-    assert_eq!(by(&mixed, floor()).reasons[0].text, "copy is not measured for node n1, gpu 7");
-    // A program that measures the GPU of its process names none.
-    let mut one = seven_on(&["n1"]);
-    one.metrics.truncate(1);
-    one.metrics[0].subject.gpu = None;
-    one.gpus.clear();
-    pass(&one, (&[node("n1", 8, 8)], Every::Node), floor());
 }
 
 /// A criterion without a bound does not replace the program's own result.
@@ -548,10 +313,7 @@ fn only_the_settled_window_is_judged() {
     assert!(judgement.reasons[0].text.contains("the whole cluster 120 ms"), "{:?}", judgement.reasons);
     // The medians of the window are compared with those of healthy runs: the first iterations and a slow iteration are excluded.
     let runs = [iterations(40, 100.0), iterations(40, 100.0), iterations(40, 100.0)];
-    let fingerprint = Fingerprint::of(&RunEvidence::of(&runs[0], &Clues::default()));
-    let healthy_runs: Vec<_> =
-        runs.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
-    let baseline = learn(&healthy_runs).unwrap();
+    let baseline = learned(&runs);
     let window = criteria(settled(10.0, 30));
     assert_eq!(judged(&iterations(40, 103.0), Some(&window), Some(&baseline)).verdict, Verdict::Pass);
     let judgement = judged(&iterations(40, 107.0), Some(&window), Some(&baseline));
@@ -567,10 +329,7 @@ fn only_the_settled_window_is_judged() {
 #[test]
 fn the_accepted_distance_from_the_past_is_a_criterion() {
     let runs = [healthy(), healthy(), healthy()];
-    let fingerprint = Fingerprint::of(&RunEvidence::of(&runs[0], &Clues::default()));
-    let healthy_runs: Vec<_> =
-        runs.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
-    let baseline = learn(&healthy_runs).unwrap();
+    let baseline = learned(&runs);
     let slower = eight([100.0, 100.4, 99.8, 97.0, 99.9, 100.2, 100.0, 99.7]);
     let bounded = |past| criteria(MetricCriterion { floor: Some(1.0), past, ..criterion() });
     assert_eq!(judged(&slower, Some(&bounded(None)), Some(&baseline)).verdict, Verdict::Pass);
@@ -579,180 +338,4 @@ fn the_accepted_distance_from_the_past_is_a_criterion() {
     assert_eq!(codes(&judgement), ["WORSE_THAN_BASELINE"]);
     assert_eq!(judgement.suspects[0].gpu, Some(3));
     assert_eq!(judgement.suspects.len(), 1);
-}
-
-/// Copies between eight GPUs of a node, each in both directions; `slow` decides which copies are slow.
-fn between(slow: impl Fn(u32, u32) -> bool) -> Reading {
-    let mut reading = healthy();
-    let ordered = (0..8).flat_map(|a| (0..8).map(move |b| (a, b))).filter(|(a, b)| a != b);
-    reading.metrics = ordered
-        .map(|(a, b): (u32, u32)| Metric {
-            scope: Scope::Pair,
-            subject: Subject { peer: Some(b.to_string().into()), ..Subject::gpu(a) },
-            value: Some(if slow(a, b) { 200.0 } else { 380.0 + f64::from(a) * 0.1 }),
-            line: u64::from(10 * a + b),
-            ..healthy().metrics[0].clone()
-        })
-        .collect();
-    reading
-}
-
-#[test]
-fn pairs_name_the_bad_end_or_the_bad_link() {
-    let peers = || MetricCriterion { peers: Some(Peers::default()), ..criterion() };
-    assert_eq!(by(&between(|_, _| false), peers()).verdict, Verdict::Pass);
-
-    let judgement = by(&between(|a, b| a == 5 || b == 5), peers());
-    assert_eq!(codes(&judgement), ["WORSE_THAN_PEERS"]);
-    let [suspect] = &judgement.suspects[..] else { panic!("{:?}", judgement.suspects) };
-    assert_eq!(
-        (suspect.gpu, suspect.link.as_deref(), suspect.serial.as_deref()),
-        (Some(5), None, Some("S5"))
-    );
-    assert!(suspect.confidence > 0.95, "{suspect:?}");
-
-    let judgement = by(&between(|a, b| a.min(b) == 2 && a.max(b) == 6), peers());
-    let [suspect] = &judgement.suspects[..] else { panic!("{:?}", judgement.suspects) };
-    assert_eq!((suspect.gpu, suspect.link.as_deref()), (Some(2), Some("to gpu 6")));
-
-    // A bound that every pair misses makes no node a suspect.
-    let floor = MetricCriterion { floor: Some(390.0), ..criterion() };
-    let judgement = by(&between(|_, _| false), floor);
-    assert_eq!((codes(&judgement), judgement.suspects.len()), (vec!["BELOW_FLOOR"], 0));
-}
-
-#[test]
-fn pairs_of_nodes_are_judged_by_a_baseline() {
-    let nodes = |slow: &str| {
-        let mut reading = between(|_, _| false);
-        reading.gpus.clear();
-        for metric in &mut reading.metrics {
-            let name = |index: String| format!("node-{index}");
-            let (a, b) = (
-                name(metric.subject.gpu.take().unwrap().to_string()),
-                name(metric.subject.peer.as_ref().unwrap().to_string()),
-            );
-            if a == slow || b == slow {
-                metric.value = Some(200.0);
-            }
-            metric.subject = Subject { node: Some(a.into()), peer: Some(b.into()), ..Subject::default() };
-        }
-        reading
-    };
-    let runs = [nodes(""), nodes(""), nodes("")];
-    let fingerprint = Fingerprint::of(&RunEvidence::of(&runs[0], &Clues::default()));
-    let healthy_runs: Vec<_> =
-        runs.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
-    let baseline = learn(&healthy_runs).unwrap();
-    assert_eq!(judged(&nodes(""), None, Some(&baseline)).verdict, Verdict::Pass);
-    let judgement = judged(&nodes("node-3"), None, Some(&baseline));
-    assert_eq!(codes(&judgement), ["WORSE_THAN_BASELINE"]);
-    let [suspect] = &judgement.suspects[..] else { panic!("{:?}", judgement.suspects) };
-    assert_eq!(suspect.host.as_deref(), Some("node-3"));
-}
-
-/// Values of a metric of nodes.
-fn fleet(values: impl IntoIterator<Item = f64>) -> Reading {
-    let metric = |(node, value): (u32, f64)| Metric {
-        scope: Scope::Node,
-        subject: Subject { node: Some(format!("node-{node:02}").into()), ..Subject::default() },
-        value: Some(value),
-        resolution: Some(1.0),
-        line: u64::from(node) + 1,
-        ..healthy().metrics[0].clone()
-    };
-    Reading { metrics: (0..).zip(values).map(metric).collect(), gpus: Vec::new(), ..healthy() }
-}
-
-/// The two levels of a published fleet: 10 of 30 nodes at 7,075, the others at 7,228 GB/s.
-fn level(node: u32, low: impl Fn(u32) -> bool) -> f64 {
-    (if low(node) { 7_075.0 } else { 7_228.0 }) + f64::from(node % 5) - 2.0
-}
-
-#[test]
-fn two_levels_are_recognized_and_neither_is_a_fault() {
-    let strict = || MetricCriterion {
-        peers: Some(Peers { within: 0.005, spreads: 5.0, at_least: 8 }),
-        past: Some(PastTolerance { within: 0.03, spreads: 5.0 }),
-        ..criterion()
-    };
-    let reading = fleet((0..30).map(|node| level(node, |node| node % 3 == 0)));
-    let judgement = by(&reading, strict());
-    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Pass, vec!["TWO_LEVELS", "METRICS_GOOD"]));
-    assert!(judgement.reasons[0].text.contains("10 of 30 subjects are at 7075"), "{:?}", judgement.reasons);
-    // Nodes change their level from run to run.
-    let fingerprint = Fingerprint::of(&RunEvidence::of(&reading, &Clues::default()));
-    let baseline = learn(&[Healthy { reading: &reading, fingerprint }]).unwrap();
-    let other = fleet((0..30).map(|node| level(node, |node| node % 3 == 1)));
-    let judgement = judged(&other, Some(&criteria(strict())), Some(&baseline));
-    assert_eq!((judgement.verdict, judgement.suspects.len()), (Verdict::Pass, 0), "{:?}", judgement.reasons);
-    // A bad node is named although there are two levels, and few or distant nodes do not form a level.
-    let bad = |node| if node == 4 { 6_500.0 } else { level(node, |node| node % 3 == 0) };
-    let judgement = by(&fleet((0..30).map(bad)), strict());
-    assert_eq!(codes(&judgement), ["WORSE_THAN_PEERS", "TWO_LEVELS"]);
-    assert_eq!(judgement.suspects.len(), 1, "{:?}", judgement.suspects);
-    assert_eq!(judgement.suspects[0].host.as_deref(), Some("node-04"));
-    for low in [7_075.0, 6_900.0] {
-        let nodes = if low > 7_000.0 { 3 } else { 8 };
-        let few = |node| if node < nodes { low } else { level(node, |_| false) };
-        assert_eq!(by(&fleet((0..30).map(few)), strict()).suspects.len(), nodes as usize);
-    }
-}
-
-#[test]
-fn a_shift_of_all_subjects_is_reported_and_does_not_fail() {
-    let before = fleet((0..30).map(|node| 271_900.0 + f64::from(node % 7) * 10.0));
-    let after = fleet((0..30).map(|node| 271_550.0 + f64::from(node % 7) * 10.0 + f64::from(node % 3)));
-    let fingerprint = Fingerprint::of(&RunEvidence::of(&before, &Clues::default()));
-    let baseline = learn(&[Healthy { reading: &before, fingerprint }]).unwrap();
-    assert_eq!(codes(&judged(&before, None, Some(&baseline))), ["METRICS_GOOD"]);
-    let judgement = judged(&after, None, Some(&baseline));
-    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Pass, vec!["SHIFTED", "METRICS_GOOD"]));
-    assert!(judgement.reasons[0].text.contains("-0.13 % (+/- 0.00 %)"), "{:?}", judgement.reasons);
-}
-
-/// Values of 256 GPUs that differ by 0.3 % and repeat within 0.06 %, the moments of a published fleet. `slow`: factor of GPU 77.
-fn run_of_256(levels: &[f64], random: &mut SplitMix64, slow: f64) -> Reading {
-    let value = |(gpu, level): (usize, &f64)| {
-        let factor = if gpu == 77 { slow } else { 1.0 };
-        (level * factor * (1.0 + 0.000_6 * normal(random))).round()
-    };
-    fleet(levels.iter().enumerate().map(value).collect::<Vec<_>>())
-}
-
-/// A GPU that is 1 % low is within four standard deviations of its siblings, which one of 256 healthy GPUs exceeds in two of 90
-/// runs. The comparison with its own past is certain: the assumed spread of a subject is at least 0.2 %, and repetitions differ less.
-#[test]
-fn one_gpu_of_256_that_is_one_percent_low_is_named_in_the_first_run() {
-    let mut random = SplitMix64(256);
-    let levels: Vec<f64> = (0..256).map(|_| 7_228.0 * (1.0 + 0.003 * normal(&mut random))).collect();
-    let runs: Vec<_> = (0..5).map(|_| run_of_256(&levels, &mut random, 1.0)).collect();
-    let fingerprint = Fingerprint::of(&RunEvidence::of(&runs[0], &Clues::default()));
-    let healthy: Vec<_> =
-        runs.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
-    let baseline = learn(&healthy).unwrap();
-    let strict = criteria(MetricCriterion {
-        floor: Some(1.0),
-        past: Some(PastTolerance { within: 0.004, spreads: 2.0 }),
-        ..criterion()
-    });
-    let suspects = |reading: &Reading| -> Vec<_> {
-        let judgement = judged(reading, Some(&strict), Some(&baseline));
-        judgement.suspects.into_iter().filter_map(|suspect| suspect.host).collect()
-    };
-    let false_suspects: usize = (0..90).map(|_| suspects(&run_of_256(&levels, &mut random, 1.0)).len()).sum();
-    assert!(false_suspects <= 1, "{false_suspects}");
-    found(
-        "90 healthy runs of 256 GPUs that differ by 0.3 % and repeat within 0.06 %, with `past: {within: 0.004, spreads: 2}`",
-        &format!("{false_suspects} suspects"),
-    );
-    let named = (0..100).filter(|_| suspects(&run_of_256(&levels, &mut random, 0.99)) == ["node-77"]).count();
-    assert!(named >= 99, "{named}");
-    found("one of these GPUs is 1 % low, 100 histories", &format!("named alone in the first run in {named}"));
-}
-
-/// A number with the standard normal distribution (Box and Muller 1958).
-fn normal(random: &mut SplitMix64) -> f64 {
-    let radius = (-2.0 * (1.0 - random.part()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * random.part()).cos()
 }

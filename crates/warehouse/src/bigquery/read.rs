@@ -94,6 +94,7 @@ pub async fn past(client: &BigQueryClient, wanted: &PastQuery) -> Result<Vec<Pas
                 metrics.entry(row.run.clone()).or_default().push(row);
             }
         }
+        MeasurementKind::Nothing => {}
     }
     let past = |run: &VerdictRow| {
         let (rows, metrics) = (measured.remove(&run.run), metrics.remove(&run.run));

@@ -1,5 +1,7 @@
 //! Runs driven by facts: records, commands, and restarts.
 
+use std::sync::atomic::Ordering;
+
 use crate::support::*;
 use model::*;
 use service::{Clock, Disposition, Event, Handler};
@@ -187,6 +189,33 @@ async fn a_recorded_but_unpublished_end_is_published_after_a_restart() {
     restarted.tick().await.unwrap();
     assert_eq!(world.bus.closings().len(), 1);
     assert_eq!(world.records().await.len(), 12);
+}
+
+/// In a single process a published load is lost with the process until its worker has handled it.
+#[tokio::test]
+async fn the_hint_of_a_closed_run_remains_until_its_last_loads_are_handled() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
+    feed(&conductor, until("dev.burnin.verdict.reached.v1")).await;
+    world.bus.forget();
+    world.bus.keeps_in_memory.store(true, Ordering::Relaxed);
+    feed(&conductor, [event("cli", cancel), event("provisioner", deleted(world.clock.now()))]).await;
+    let loads = || world.bus.commands().iter().filter(|command| *command == "results.1.start").count();
+    assert_eq!((loads(), world.bus.closings().len()), (1, 1), "the end does not wait for the load");
+    assert_eq!(world.hints().await, [run()]);
+    assert!(conductor.is_loading(&run()));
+    conductor.tick().await.unwrap();
+    assert_eq!((loads(), world.bus.closings().len()), (1, 1), "the load is in progress");
+
+    // The process is killed; the next one publishes the load again.
+    let restarted = world.conductor();
+    restarted.tick().await.unwrap();
+    assert_eq!((loads(), world.bus.closings().len(), world.hints().await), (2, 2, vec![run()]));
+    world.bus.keeps_in_memory.store(false, Ordering::Relaxed);
+    restarted.tick().await.unwrap();
+    assert_eq!((loads(), world.hints().await), (2, vec![]));
+    assert_eq!(restarted.remembered(), 0);
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 # line is `burnin evidence: NODE MOMENT SOURCE TEXT`; the crate `measure` reads them. A probe takes at most 2 s: a source that does not
 # respond is missing, and the command runs anyway. A process in the driver of a broken GPU may ignore even SIGKILL, so every wait here
 # has a timeout.
+# A source may fail, and the environment of the job may have set `errexit` (BASH_ENV, SHELLOPTS).
+set +e
 burnin_node=${BURNIN_NODE_NAME:-$(hostname)}
 burnin_smi() { timeout -k 1 1.4 nvidia-smi "$@" 2>&1 || echo "nvidia-smi ended with status $?"; }
 burnin_query() { burnin_smi "--query-gpu=$1" --format=csv,noheader,nounits; }
@@ -81,7 +83,8 @@ burnin_dma_buf() {
   ! grep -qs ' ib_umem_dmabuf_get' "$symbols" || state=yes
   printf 'dma_buf/rdma=%s\n' "$state"
 }
-# Version of the NCCL that a program of this environment loads: in the name of the file, or in its text.
+# Version of the NCCL that a program of this environment loads: in the name of the file, or in its text. A source of its own: reading the
+# library from a slow file system may exceed the time limit, and the settings must not be lost with it.
 burnin_nccl() {
   local folder file='' version
   local -a folders
@@ -103,7 +106,7 @@ burnin_settings() {
   for file in /sys/module/{nvidia,mlx5_core,ib_core,nvidia_peermem}/version; do
     [[ ! -r $file ]] || printf '%s=%s\n' "$(basename "${file%/version}")" "$(<"$file")"
   done
-  ! command -v nvidia-ctk >/dev/null || printf 'container_toolkit=%s\n' "$(timeout -k 1 1.4 nvidia-ctk --version 2>&1 | sed -n 's/.* version //p')"
+  ! command -v nvidia-ctk >/dev/null || printf 'container_toolkit=%s\n' "$(timeout -k 1 0.8 nvidia-ctk --version 2>&1 | sed -n 's/.* version //p')"
   printf 'iommu=%s\n' "$(compgen -G '/sys/class/iommu/*' >/dev/null && echo on || echo off)"
   text=$(cat /sys/bus/pci/drivers/nvidia/*:*/iommu_group/type /sys/class/infiniband/*/device/iommu_group/type 2>/dev/null | sort -u)
   [[ -z $text ]] || printf 'iommu_type=%s\n' "${text//$'\n'/ }"
@@ -115,23 +118,24 @@ burnin_settings() {
   for file in /sys/class/net/*/device; do
     [[ ! -e $file ]] || printf 'net/%s/mtu=%s\n' "$(basename "${file%/device}")" "$(<"${file%device}mtu")"
   done
-  burnin_nccl
 }
 # Arguments: moment, sources. The sources run in parallel, and their lines are printed in order. Instead of the lines of a source that has not
-# ended after 1.5 s, one line states this.
+# ended after 1.5 s, one line states this. Comments are outside the process substitution: older versions of bash read an apostrophe in them
+# as a quotation mark. The job's standard error is closed there, because it must not stay open in a process that cannot be killed. No
+# process writes to the pipe of the timer, so its `read` waits for the timeout. A line is cut to 4,000 bytes: several processes write to
+# one pipe, and only a write of at most 4,096 bytes is atomic. In the locale C a character is a byte, and `read` does not take the end of a
+# line for the rest of a cut character.
 burnin_evidence() {
+  local LC_ALL=C
   local moment=$1 source row text descriptor timer='' left=$(($# - 1))
   local -A lines ended
   shift
   exec {descriptor}< <(
-    # The job's own standard error must not stay open in a process that cannot be killed.
     exec 2>/dev/null
-    # No process writes to this pipe, so `read` waits for its timeout.
     { read -rt 1.5 _ <> <(:) || printf 'timeout\n'; } &
     printf 'timer %d\n' "$!"
     for source; do
       {
-        # A line is shorter than a pipe's atomic write.
         "burnin_$source" 2>&1 | while IFS= read -r text || [[ -n $text ]]; do printf 'line %s %s\n' "$source" "${text:0:4000}"; done
         printf 'end %s\n' "$source"
       } &
@@ -179,7 +183,7 @@ burnin_samples() {
 burnin_run() {
   local program= status sampler samples folded try stopped=0 begun
   trap 'stopped=1; kill -TERM "$program" 2>/dev/null' TERM INT
-  burnin_evidence before gpus links link_errors pcie ports kernel settings
+  burnin_evidence before gpus links link_errors pcie ports kernel settings nccl
   burnin_end before
   ((stopped == 0)) || exit 143
   local fields=index,clocks.sm,temperature.gpu,power.draw,clocks_throttle_reasons.active

@@ -1,5 +1,7 @@
 //! The table of docs/VERDICT.md with the results of simulated histories.
 
+pub mod metrics;
+
 use std::{
     env,
     fs::OpenOptions,

@@ -3,7 +3,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -85,6 +85,8 @@ pub fn until(event_type: &str) -> Vec<Event> {
 pub struct Catch {
     caught: Mutex<Vec<Message>>,
     pub refuses: Mutex<Option<&'static str>>,
+    /// Whether published events exist only in this process, as on the bus of a single process before they are handled.
+    pub keeps_in_memory: AtomicBool,
 }
 
 #[async_trait::async_trait]
@@ -96,6 +98,11 @@ impl Bus for Catch {
         }
         self.caught.lock().unwrap().push(message);
         Ok(())
+    }
+
+    fn is_in_memory(&self, id: &str) -> bool {
+        let is_published = || self.caught.lock().unwrap().iter().any(|message| message.key.id == id);
+        self.keeps_in_memory.load(Ordering::Relaxed) && is_published()
     }
 }
 

@@ -1,0 +1,87 @@
+//! Identity of values in different runs.
+
+use std::collections::BTreeMap;
+
+use model::{
+    measurement::Reading,
+    metric::{Better, Metric},
+};
+
+use crate::baseline::document::{FleetKey, MetricKey};
+
+use super::place::SubjectPlace;
+
+/// A [`MetricKey`], borrowed: a fleet has hundreds of thousands of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct BorrowedKey<'a> {
+    name: &'a str,
+    unit: &'a str,
+    better: Better,
+    pub(super) place: SubjectPlace<'a>,
+    labels: &'a BTreeMap<String, String>,
+}
+
+impl<'a> BorrowedKey<'a> {
+    pub(super) fn of(metric: &'a Metric) -> Self {
+        let Metric { name, unit, better, subject, labels, .. } = metric;
+        Self { name, unit, better: *better, place: SubjectPlace::of(subject), labels }
+    }
+
+    pub(super) fn learned(key: &'a MetricKey) -> Self {
+        let MetricKey { name, unit, better, subject, labels } = key;
+        Self { name, unit, better: *better, place: SubjectPlace::of(subject), labels }
+    }
+
+    pub(super) fn owned(&self) -> MetricKey {
+        MetricKey {
+            name: self.name.to_owned(),
+            unit: self.unit.to_owned(),
+            better: self.better,
+            subject: self.place.subject(),
+            labels: self.labels.clone(),
+        }
+    }
+}
+
+/// Name, unit, direction and labels, which all subjects of a metric have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FleetName<'a> {
+    name: &'a str,
+    unit: &'a str,
+    pub(super) better: Better,
+    labels: &'a BTreeMap<String, String>,
+}
+
+impl<'a> FleetName<'a> {
+    pub(super) const fn of(key: &BorrowedKey<'a>) -> Self {
+        let BorrowedKey { name, unit, better, labels, place: _ } = *key;
+        Self { name, unit, better, labels }
+    }
+
+    pub(super) fn learned(key: &'a FleetKey) -> Self {
+        let FleetKey { name, unit, better, labels } = key;
+        Self { name, unit, better: *better, labels }
+    }
+
+    pub(super) fn owned(&self) -> FleetKey {
+        FleetKey {
+            name: self.name.to_owned(),
+            unit: self.unit.to_owned(),
+            better: self.better,
+            labels: self.labels.clone(),
+        }
+    }
+}
+
+pub(super) type SubjectValues<'a> = BTreeMap<BorrowedKey<'a>, (f64, &'a Metric)>;
+
+/// Judged values: evidence without a direction is not part of a baseline.
+pub(super) fn values(reading: &Reading) -> SubjectValues<'_> {
+    let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
+    judged.filter_map(|metric| Some((BorrowedKey::of(metric), (metric.value?, metric)))).collect()
+}
+
+pub(super) fn described(key: &MetricKey) -> String {
+    let labels: String = key.labels.iter().map(|(name, value)| format!(" {name} {value}")).collect();
+    format!("{}{labels} of {}", key.name, key.subject)
+}
