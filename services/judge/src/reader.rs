@@ -111,7 +111,8 @@ impl LogReader {
             }
             Every::Node | Every::Rank => self.read(&mut listening)?,
         };
-        let clues = listening.finish();
+        let mut clues = listening.finish();
+        clues.nodes_of_hosts = log.take_hosts();
         reading.evidence = log.finish();
         Ok((reading, clues))
     }
