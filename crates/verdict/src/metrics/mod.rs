@@ -10,6 +10,7 @@ mod fleet;
 mod hardware;
 mod library;
 mod measured;
+mod pair_search;
 mod pairs;
 mod peers;
 mod place;
@@ -30,6 +31,7 @@ use model::{
 
 pub(crate) use baseline::{LearnedMetrics, learn, learn_paired, unfit};
 pub use library::{DeviceReference, REFERENCES};
+pub use pair_search::{from_pair_metrics, pair_metrics, units_of_pairs};
 
 use crate::{
     evidence::RunEvidence,
