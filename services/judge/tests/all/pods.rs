@@ -2,11 +2,12 @@
 
 use std::{fs, path::Path, sync::Arc};
 
+use judge::listen;
 use ledger::{MemoryStore, Store};
 use measurements::Measurements;
 use model::{
     Attempt, Collective, Criteria, Every, MetricCriterion, Node, Program, RunId, Workload,
-    measurement::Reading,
+    measurement::{NodesOfHosts, Reading},
 };
 use serde_json::{Value, json};
 use warehouse::{Load, Warehouse, memory::Memory};
@@ -21,8 +22,6 @@ fn pods() -> Vec<(String, Vec<u8>)> {
         .replace("on         vm device  0", "on accept-1-w-0-0 device  0")
         .replace("on         vm device  1 [0000:00:07]", "on accept-1-w-0-1 device  0 [0000:00:06]")
         .replace("burnin evidence: vm ", "burnin evidence: n1 ");
-    let clue =
-        "accept-1-w-0-1:1:1 [0] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n";
     let of_node = |line: &&str| line.starts_with("burnin evidence: ");
     let second: String = log
         .lines()
@@ -31,7 +30,7 @@ fn pods() -> Vec<(String, Vec<u8>)> {
         .collect();
     vec![
         ("1/pod-0.log".to_owned(), format!("burnin host: accept-1-w-0-0 n1\n{first}").into_bytes()),
-        ("1/pod-1.log".to_owned(), format!("burnin host: accept-1-w-0-1 n2\n{clue}{second}").into_bytes()),
+        ("1/pod-1.log".to_owned(), format!("burnin host: accept-1-w-0-1 n2\n{second}").into_bytes()),
     ]
 }
 
@@ -73,7 +72,6 @@ async fn the_table_of_nccl_tests_names_the_nodes_of_the_pods() {
     let evidence: Vec<_> =
         readings.iter().flat_map(|reading| &reading.evidence).map(|node| node.node.as_str()).collect();
     assert_eq!(evidence, ["n1", "n2"]);
-    assert_eq!(fact["suspects"][0]["node"], "n2", "the pod whose log has the error: {fact}");
 
     let run: RunId = "gpus-1".parse().unwrap();
     let mut load = Load::of(&run, ("gpus", None), Attempt::FIRST, None);
@@ -84,6 +82,18 @@ async fn the_table_of_nccl_tests_names_the_nodes_of_the_pods() {
     warehouse.load("gpus-1.1", &load).await.unwrap();
     let rows = serde_json::to_string(&warehouse.metrics("gpus-1").await.unwrap()).unwrap();
     assert!(rows.contains("nccl_tests.bus_bandwidth") && !rows.contains("accept-1"), "{rows}");
+}
+
+/// Suspects and diagnoses are the hosts of clues.
+#[test]
+fn the_clues_of_a_pod_are_those_of_its_node() {
+    let log = "burnin host: accept-1-w-0-1 n2\n\
+               accept-1-w-0-1:1:1 [0] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n";
+    let (_, mut clues) = listen(log.as_bytes()).unwrap();
+    let nodes = NodesOfHosts::of_logs([&clues.nodes_of_hosts]);
+    clues.name_nodes(&nodes);
+    let hosts: Vec<_> = clues.signs.values().flat_map(|sign| &sign.hosts).collect();
+    assert!(!hosts.is_empty() && hosts.iter().all(|host| *host == "n2"), "{hosts:?}");
 }
 
 /// A program that a launcher starts for each rank prints the names of the hosts.
