@@ -44,7 +44,7 @@ pub fn locate(input: &LocateInput, output: Output) -> Result<Exit, CliError> {
     let (readings, healthy) = (read(&input.files)?, read(&input.reference)?);
     let located = match readings.as_slice() {
         [one] if has_processes(one) => from_processes(one, &healthy),
-        _ if readings.iter().all(|reading| reading.metrics.is_empty()) => {
+        _ if readings.iter().all(|reading| reading.metrics.is_empty() && reading.findings.is_empty()) => {
             pairs(&input.files, &readings, &healthy)?
         }
         _ => pairs_of_metrics(input, readings, healthy)?,

@@ -263,13 +263,6 @@ pub fn read_pairs(log: &Path, format: &ReadFormat) -> Result<Reading, CliError> 
     read.map(|(reading, _)| reading).map_err(unreadable)
 }
 
-/// Parses one log; `-` is standard input.
-pub fn read(log: &Path) -> Result<Reading, CliError> {
-    body(log)
-        .and_then(nccl::read)
-        .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", log.display())))
-}
-
 /// One line of CSV: one placement of one size.
 #[derive(Serialize)]
 struct ParsedRow<'a> {
