@@ -137,6 +137,8 @@ fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metri
         "row: '^bw=(?P<value>\\S+) GB/s$'\nend: '^done$'\nname: bw\nunit: GB/s\nbetter: higher\nscope: world\n",
     );
     let mut log = "burnin pairs: n0 n1 n2 n3\n".to_owned();
+    // The rounds of the pairs of four nodes.
+    let pairs = [("n0", "n3"), ("n1", "n2"), ("n0", "n2"), ("n3", "n1"), ("n0", "n1"), ("n2", "n3")];
     for (server, client) in pairs {
         let value = if [server, client].contains(&"n1") { 7 } else { 11 };
         log += &format!("burnin pair: {client} to {server}\nbw={value} GB/s\ndone\n\nburnin pair ended: 0\n");
