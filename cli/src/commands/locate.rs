@@ -6,30 +6,110 @@ use std::{
 };
 
 use model::measurement::{LogEnd, Reading, Table};
-use verdict::locate::{Located, Members, PairOptions, PairResult, from_pairs, from_processes};
+use verdict::{
+    PAIR_FAILED, from_pair_metrics,
+    locate::{Located, Members, PairOptions, PairResult, from_pairs, from_processes},
+    pair_metrics, units_of_pairs,
+};
 
 use crate::{
     args::Output,
-    commands::{judge, parse, print, print_json},
+    commands::{
+        judge,
+        parse::{self, ReadFormat},
+        print, print_json,
+    },
     exit::{CliError, Exit},
 };
 
 /// Sizes of at least largest / PLATEAU form the plateau of a pair test.
 const PLATEAU: u64 = 16;
 
+/// Input of `burnin locate`.
+pub struct LocateInput {
+    pub files: Vec<PathBuf>,
+    pub reference: Vec<PathBuf>,
+    /// `--read`.
+    pub read: Option<PathBuf>,
+    /// `--metric`.
+    pub metrics: Vec<String>,
+}
+
 /// Locates bad members from the measurements.
-pub fn locate(files: &[PathBuf], reference: &[PathBuf], output: Output) -> Result<Exit, CliError> {
-    let readings = files.iter().map(|file| parse::read(file)).collect::<Result<Vec<_>, _>>()?;
-    let healthy = reference.iter().map(|file| parse::read(file)).collect::<Result<Vec<_>, _>>()?;
+pub fn locate(input: &LocateInput, output: Output) -> Result<Exit, CliError> {
+    let format = ReadFormat::of(input.read.as_deref())?;
+    let read = |files: &[PathBuf]| -> Result<Vec<Reading>, CliError> {
+        files.iter().map(|file| parse::read_pairs(file, &format)).collect()
+    };
+    let (readings, healthy) = (read(&input.files)?, read(&input.reference)?);
     let located = match readings.as_slice() {
         [one] if has_processes(one) => from_processes(one, &healthy),
-        _ => pairs(files, &readings, &healthy)?,
+        _ if readings.iter().all(|reading| reading.metrics.is_empty() && reading.findings.is_empty()) => {
+            pairs(&input.files, &readings, &healthy)?
+        }
+        _ => pairs_of_metrics(input, readings, healthy)?,
     };
     match output {
         Output::Json => print_json(&located),
         Output::Human => print(&located_text(&located)),
     }
     Ok(ends(&located))
+}
+
+/// Locates bad members from the metrics of pairs.
+fn pairs_of_metrics(
+    input: &LocateInput,
+    mut readings: Vec<Reading>,
+    mut healthy: Vec<Reading>,
+) -> Result<Located, CliError> {
+    let files = input.files.iter().zip(&mut readings).chain(input.reference.iter().zip(&mut healthy));
+    for (file, reading) in files {
+        let failed = reading.findings.iter().any(|finding| finding.code == PAIR_FAILED);
+        if reading.ended != LogEnd::Complete && !failed {
+            return Err(CliError::usage(format!("{}: is incomplete; repeat the test", file.display())));
+        }
+        if let Some((node, peer)) =
+            named_by(file).filter(|_| pair_metrics(std::slice::from_ref(reading)).is_empty())
+        {
+            reading.name_pair(node, peer);
+        }
+        if pair_metrics(std::slice::from_ref(reading)).is_empty() && !failed {
+            return Err(not_a_pair(file));
+        }
+    }
+    let known = pair_metrics(&readings);
+    let listed = || known.iter().copied().collect::<Vec<_>>().join(", ");
+    if let Some(other) = input.metrics.iter().find(|metric| !known.contains(metric.as_str())) {
+        let listed = listed();
+        return Err(CliError::usage(format!(
+            "--metric: `{other}` is no metric of pairs in the logs; they have {listed}"
+        )));
+    }
+    let chosen: BTreeSet<&str> = match input.metrics.is_empty() {
+        true if known.len() > 1 => {
+            return Err(CliError::usage(format!(
+                "the logs have several metrics of pairs; choose with --metric: {}",
+                listed()
+            )));
+        }
+        true => known.clone(),
+        false => input.metrics.iter().map(String::as_str).collect(),
+    };
+    for metric in &chosen {
+        let mut units = units_of_pairs(&readings, metric);
+        units.extend(units_of_pairs(&healthy, metric));
+        if units.len() > 1 {
+            let units = units.into_iter().collect::<Vec<_>>().join(" and ");
+            return Err(CliError::usage(format!("{metric} is in {units}; give logs with one unit")));
+        }
+    }
+    Ok(from_pair_metrics(&readings, &healthy, &chosen, &PairOptions::default()))
+}
+
+/// The two nodes that a file's name states: `n1,n2.log`. The output of most programs names neither.
+fn named_by(file: &Path) -> Option<(&str, &str)> {
+    let (node, peer) = file.file_stem()?.to_str()?.split_once(',')?;
+    (!node.is_empty() && !peer.is_empty() && !peer.contains(',')).then_some((node, peer))
 }
 
 /// Exit code: healthy, located, or not located.
@@ -79,7 +159,8 @@ fn pairs(files: &[PathBuf], readings: &[Reading], healthy: &[Reading]) -> Result
 
 fn not_a_pair(file: &Path) -> CliError {
     CliError::usage(format!(
-        "{}: neither a run with per-process times (nccl-tests with -I 1 -J) nor a run of two nodes or two GPUs",
+        "{}: neither a run with per-process times (nccl-tests with -I 1 -J) nor a run of two nodes or two GPUs; if a program that names no \
+         node ran on two, name the file after them: `n1,n2.log`",
         file.display()
     ))
 }

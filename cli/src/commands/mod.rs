@@ -162,7 +162,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         CliCommand::Locate { groups: Some(file), suspected, tests, output, .. } => {
             groups::groups(&file, suspected, tests, output)
         }
-        CliCommand::Locate { files, reference, output, .. } => locate::locate(&files, &reference, output),
+        CliCommand::Locate { files, reference, read, metrics, output, .. } => {
+            locate::locate(&locate::LocateInput { files, reference, read, metrics }, output)
+        }
         CliCommand::Notify(Channels::Test { channel, workflows }) => {
             block_on(notify::test(&cli.data.join("channels"), &workflows, &channel))
         }

@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Cursor, Read, Write},
     path::Path,
 };
 
@@ -62,6 +62,9 @@ impl ReadFormat {
         }
     }
 }
+
+/// Maximum size of the text before the list of the nodes of pairs, such as messages of ssh, bytes.
+const HEAD: u64 = 1 << 20;
 
 /// Parses and prints every log.
 pub fn parse(logs: &[impl AsRef<Path>], format: &ReadFormat, output: Form) -> Result<Exit, CliError> {
@@ -248,11 +251,16 @@ fn body(log: &Path) -> io::Result<Box<dyn Read>> {
     Ok(if log == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(File::open(log)?) })
 }
 
-/// Parses one log; `-` is standard input.
-pub fn read(log: &Path) -> Result<Reading, CliError> {
-    body(log)
-        .and_then(nccl::read)
-        .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", log.display())))
+/// Parses a log of any format, or of a program that ran on pairs of nodes; `-` is standard input.
+pub fn read_pairs(log: &Path, format: &ReadFormat) -> Result<Reading, CliError> {
+    let unreadable = |error| CliError::usage(format!("{}: cannot be read: {error}", log.display()));
+    let mut text = body(log).and_then(nccl::unpacked).map_err(unreadable)?;
+    let mut head = Vec::new();
+    text.by_ref().take(HEAD).read_to_end(&mut head).map_err(unreadable)?;
+    let has_sections = head.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"burnin pairs: "));
+    let reader = if has_sections { format.reader().of_pairs() } else { format.reader() };
+    let read = reader.listen(Cursor::new(head).chain(text));
+    read.map(|(reading, _)| reading).map_err(unreadable)
 }
 
 /// One line of CSV: one placement of one size.

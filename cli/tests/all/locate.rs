@@ -87,6 +87,99 @@ fn halved(log: &str) -> String {
         + "\n"
 }
 
+/// A log of `ib_write_lat` between two nodes, which it does not name.
+fn write_lat(average: f64) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../crates/measure/tests/samples/perftest/26.4-write-lat.json");
+    let text = std::fs::read_to_string(path).unwrap();
+    text.replace(r#""t_avg": 2.03"#, &format!(r#""t_avg": {average}"#))
+}
+
+#[test]
+fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metric() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    // A latency, with the names of the files: a higher value is worse.
+    let pairs = [("n0", "n1"), ("n0", "n2"), ("n0", "n3"), ("n1", "n2"), ("n1", "n3"), ("n2", "n3")];
+    let logs: Vec<_> = pairs
+        .iter()
+        .map(|(a, b)| file(&format!("{a},{b}.json"), &write_lat(if *b == "n3" { 3.5 } else { 2.03 })))
+        .collect();
+    let (output, _) = locate(&logs);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("choose with --metric") && error.contains("perftest.write.latency.avg"),
+        "{error}"
+    );
+    let metric = |name: &str| ["--metric".to_owned(), name.to_owned()];
+    let (output, located) = locate(&[&metric("perftest.write.latency.avg")[..], &logs].concat());
+    assert_eq!(output.status.code(), Some(1), "{located}");
+    assert_eq!(
+        (located["suspects"].as_array().unwrap().len(), &located["suspects"][0]["host"]),
+        (1, &"n3".into())
+    );
+    // A healthy metric of the same logs, and a pair that is slow beside healthy logs only.
+    let (output, located) = locate(&[&metric("perftest.write.latency.min")[..], &logs].concat());
+    assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{located}");
+    let (output, _) = locate(&[&metric("hpl.time")[..], &logs].concat());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("`hpl.time` is no metric of pairs"));
+    let unnamed = file("one.json", &write_lat(2.0));
+    let (output, _) = locate(&[unnamed]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("name the file after them"));
+
+    // The log of a check with `every: pair`, by a declaration.
+    let rules = file(
+        "rules.yaml",
+        "row: '^bw=(?P<value>\\S+) GB/s$'\nend: '^done$'\nname: bw\nunit: GB/s\nbetter: higher\nscope: world\n",
+    );
+    let mut log = "burnin pairs: n0 n1 n2 n3\n".to_owned();
+    // The rounds of the pairs of four nodes.
+    let pairs = [("n0", "n3"), ("n1", "n2"), ("n0", "n2"), ("n3", "n1"), ("n0", "n1"), ("n2", "n3")];
+    for (server, client) in pairs {
+        let value = if [server, client].contains(&"n1") { 7 } else { 11 };
+        log += &format!("burnin pair: {client} to {server}\nbw={value} GB/s\ndone\n\nburnin pair ended: 0\n");
+    }
+    let (output, located) = locate(&["--read".to_owned(), rules.clone(), file("pairs.log", &log)]);
+    assert_eq!((output.status.code(), &located["suspects"][0]["host"]), (Some(1), &"n1".into()), "{located}");
+    let (output, _) = locate(&["--read".to_owned(), rules, file("cut.log", &log[..log.len() - 30])]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("cut.log: is incomplete"), "{error}");
+}
+
+#[test]
+fn the_bad_gpu_of_copies_between_gpus_is_located() {
+    let folder = tempfile::tempdir().unwrap();
+    let copies = |slow: Option<usize>| {
+        let row = |from: usize| {
+            let value = |to: usize| match (from == to, slow.is_some_and(|gpu| [from, to].contains(&gpu))) {
+                (true, _) => "N/A".to_owned(),
+                (_, true) => "110.50".to_owned(),
+                (_, false) => "276.25".to_owned(),
+            };
+            (0..4).map(value).collect::<Vec<_>>()
+        };
+        let rows: Vec<_> = (0..4).map(row).collect();
+        let sum: f64 = rows.iter().flatten().filter_map(|value| value.parse::<f64>().ok()).sum();
+        let rows: String =
+            rows.iter().enumerate().map(|(at, row)| format!(" {at} {}\n", row.join(" "))).collect();
+        let name = "device_to_device_memcpy_read_ce";
+        let text = format!(
+            "nvbandwidth Version: v0.8\nRunning {name}.\nmemcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n  0 1 2 3\n{rows}\n\
+             SUM {name} {sum:.2}\n\nNOTE: The reported results may not reflect the full capabilities of the platform.\n"
+        );
+        let path = folder.path().join("copies.txt");
+        std::fs::write(&path, text).unwrap();
+        locate(&[path.display().to_string()])
+    };
+    let (output, located) = copies(Some(2));
+    assert_eq!((output.status.code(), &located["suspects"][0]["gpu"]), (Some(1), &2.into()), "{located}");
+    assert_eq!(copies(None).0.status.code(), Some(0));
+}
+
 #[test]
 fn logs_without_pairs_or_process_times_are_refused() {
     let (output, _) = locate(&[h200("healthy-1.log")]);

@@ -192,6 +192,8 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     let benchmark = state.workflow.benchmark_of(check)?;
     let retest = state.workflow.retest.clone();
     let metrics = benchmark.criteria.metrics.iter().filter(|_| benchmark.program.command().is_some());
+    let directed =
+        metrics.clone().filter_map(|criterion| Some((criterion.metric.clone(), criterion.better?)));
     let locate = state.workflow.locate.or_else(|| retest.as_ref().map(|_| Locate::default()))?;
     let cluster = state.attempt(Stage::Cluster);
     let drained = match planted("earlier_drains_are_ignored") {
@@ -203,6 +205,7 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
         cluster: state.cluster()?.clone(),
         image: state.image().cloned(),
         program: benchmark.program.clone(),
+        better: directed.collect(),
         metrics: metrics.map(|criterion| criterion.metric.clone()).collect(),
         environment: benchmark.environment.clone(),
         job_attempt: state.attempt(Stage::Job.of(check)),

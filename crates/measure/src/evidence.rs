@@ -6,6 +6,8 @@
 //! burnin evidence: NODE before kernel [   85.387863] NVRM: Xid (PCI:0000:00:07): 43, pid=914, ...
 //! ```
 //!
+//! The line `burnin host: HOST NODE` names the node of a host, such as a pod.
+//!
 //! The script is `evidence/probe.sh` of the crate `cluster-api`. Its lines are not part of the program's output: [`EvidenceFilter`] removes
 //! them from the log, and every format is read as if they were absent.
 

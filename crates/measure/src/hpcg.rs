@@ -40,6 +40,8 @@ struct Hpcg {
     rated: bool,
     ended: bool,
     failed: bool,
+    /// The line with the name of the program was read.
+    is_named: bool,
 }
 
 static RESULT: SearchPhrase = SearchPhrase::new("HPCG result is");
@@ -77,8 +79,15 @@ impl Lines for Hpcg {
             }
         } else if text.starts_with("end of application") {
             self.ended |= self.rated;
-        } else if text.contains("HPCG") || text.starts_with("SpMV") {
+        } else if let Some(version) = text.strip_prefix("HPCG-Benchmark version: ") {
             self.begun = true;
+            out.version(version);
+        } else if text.contains("HPCG") || text.starts_with("SpMV") {
+            // Version 3.1 prints its number in the line after the name.
+            self.begun = true;
+            self.is_named = text == "HPCG-Benchmark";
+        } else if let Some(version) = text.strip_prefix("version=").filter(|_| self.is_named) {
+            out.version(version);
         } else if text.contains("CUDA error") || text.starts_with("ERROR") {
             self.failed = true;
             out.error(text);

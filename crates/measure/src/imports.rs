@@ -37,7 +37,8 @@ const SAMPLE: Known = Known::new(
     "printed",
     Better::None,
     Scope::Node,
-    "A sample; its labels are kept, `gpu` becomes the subject. The unit is that of `# UNIT`, otherwise `unknown`",
+    "A sample; its labels are kept, but `gpu` and its `UUID`, `pci_bus_id` and `device` become the subject, and `hostname` its node. The unit is \
+     that of `# UNIT`, otherwise `unknown`",
 );
 const PAIR: Known = Known::new(
     "kv.<key>",
@@ -215,6 +216,17 @@ impl Lines for OpenMetrics {
 }
 
 impl OpenMetrics {
+    /// The unit of a sample, whose name is that of its family with a suffix for its kind (OpenMetrics 1.0, section "Suffixes").
+    fn unit(&self, name: &str) -> &str {
+        let of = |family: &str| self.units.get(family).map(String::as_str);
+        let with = |suffixes: &[&str]| suffixes.iter().find_map(|suffix| of(name.strip_suffix(suffix)?));
+        of(name)
+            .or_else(|| with(&["_total", "_sum", "_gsum"]))
+            .or_else(|| with(&["_count", "_bucket", "_gcount"]).and(Some("count")))
+            .or_else(|| with(&["_created"]).and(Some("s")))
+            .unwrap_or("unknown")
+    }
+
     /// Reads a sample: `name{label="value"} 1.5 [time]`.
     fn sample(&mut self, text: &str, line: Line<'_>, out: &mut Out) -> Option<()> {
         let end = text.find(['{', ' '])?;
@@ -238,9 +250,7 @@ impl OpenMetrics {
         }
         let value = words(rest).next()?;
         self.samples += 1;
-        let known = self.units.iter().find(|(family, _)| name.starts_with(family.as_str()));
-        let unit = known.map_or("unknown", |(_, unit)| unit.as_str());
-        let mut put = out.put_parts(&SAMPLE, &[&plain(name)], unit);
+        let mut put = out.put_parts(&SAMPLE, &[&plain(name)], self.unit(name));
         let gpu = labels
             .iter()
             .find(|(label, _)| label.eq_ignore_ascii_case("gpu"))
@@ -249,9 +259,17 @@ impl OpenMetrics {
             put = put.gpu(gpu).scope(Scope::Gpu);
         }
         for (label, value) in labels {
-            if !(gpu.is_some() && label.eq_ignore_ascii_case("gpu")) {
-                put = put.label(label, value);
-            }
+            // The identity of a GPU, by the labels of dcgm-exporter (NVIDIA/dcgm-exporter, internal/pkg/rendermetrics/render_metrics.go at
+            // 4.5.3-4.8.2). As labels they would prevent each comparison of GPUs.
+            put = match label.to_ascii_lowercase().as_str() {
+                "gpu" | "device" if gpu.is_some() => put,
+                "uuid" if gpu.is_some() => put.subject(|subject| subject.serial = Some(short(value).into())),
+                "pci_bus_id" if gpu.is_some() => {
+                    put.subject(|subject| subject.bus_id = Some(short(value).into()))
+                }
+                "hostname" => put.subject(|subject| subject.node = Some(short(value).into())),
+                _ => put.label(label, value),
+            };
         }
         put.read(value, line.number);
         Some(())
@@ -359,5 +377,39 @@ impl KeyValue {
             };
             out.finding(code, Subject::default(), Severity::Unknown, text, line.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(log: &str) -> Vec<model::metric::Metric> {
+        crate::read_as(&OPENMETRICS, format!("{log}# EOF\n").as_bytes()).unwrap().metrics
+    }
+
+    #[test]
+    fn a_sample_has_the_unit_of_its_own_family() {
+        let log = "# UNIT io_seconds seconds\n# UNIT io bytes\nio_seconds_sum 1\nio_seconds_count 2\nio_seconds_bucket{le=\"1\"} 2\n\
+                   io_seconds_created 5\nio_total 7\nio_seconds_other 3\niops 4\n";
+        let units: Vec<_> = read(log).iter().map(|metric| metric.unit.to_string()).collect();
+        assert_eq!(units, ["seconds", "count", "count", "s", "bytes", "unknown", "unknown"]);
+    }
+
+    #[test]
+    fn labels_that_identify_a_gpu_are_its_subject() {
+        let log = "power{gpu=\"3\",UUID=\"GPU-1\",pci_bus_id=\"00000000:1B:00.0\",device=\"nvidia3\",modelName=\"H100\",Hostname=\"n1\"} 9\n\
+                   load{device=\"sda\"} 1\n";
+        let metrics = read(log);
+        let subject = Subject {
+            node: Some("n1".into()),
+            serial: Some("GPU-1".into()),
+            bus_id: Some("00000000:1B:00.0".into()),
+            ..Subject::gpu(3)
+        };
+        assert_eq!((&metrics[0].subject, metrics[0].scope), (&subject, Scope::Gpu));
+        // GPUs are compared with those of the same labels.
+        assert_eq!(metrics[0].labels.keys().collect::<Vec<_>>(), ["modelName"]);
+        assert_eq!(metrics[1].labels["device"], "sda");
     }
 }

@@ -27,10 +27,11 @@ const COPY: Known = Known::new(
     Scope::Gpu,
     "Bandwidth of a test, or latency if its name contains `latency` (then lower is better); between two GPUs the scope is \
      `pair`. Label `part` distinguishes several matrices of one test, label `cpu` rows of the host other than 0. A waived test has no \
-     value. Text does not name it: it is `unnamed`, unless all tests of version 0.6 or 0.9 ran in their usual order",
+     value. Text does not name it: it is `unnamed`, unless all tests of version 0.6 to 0.9 ran in their usual order",
 );
 
-/// Tests of version 0.9 in their usual order; those with `true` are absent in version 0.6.
+/// Tests of version 0.7 and later in their usual order; those with `true` are absent in version 0.6 (NVIDIA/nvbandwidth, nvbandwidth.cpp,
+/// `createTestcases` at v0.6, v0.7 and v0.8).
 const TESTS: [(&str, bool); 35] = [
     ("host_to_device_memcpy_ce", false),
     ("device_to_host_memcpy_ce", false),

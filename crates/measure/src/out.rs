@@ -1,5 +1,8 @@
 //! Collects metrics, findings and GPUs within a memory limit.
 
+mod names;
+mod put;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Display,
@@ -12,7 +15,12 @@ use model::{
     metric::{Better, Finding, Gpu, Labels, Metric, Scope, Severity, Subject},
 };
 
-use crate::{known::Known, number::PrintedNumber, recent::Recent, text::trim};
+use crate::{known::Known, recent::Recent, text::trim};
+
+use names::{NameSource, RecentName, hash};
+use put::complete;
+
+pub(crate) use put::Put;
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
 const MAX_BYTES: usize = 13 << 20;
@@ -34,10 +42,6 @@ const METRIC: usize = 560;
 const _: () = assert!(size_of::<Metric>() * 5 / 2 <= METRIC);
 /// Maximum length of the text by which a recent name or recent labels are found, bytes.
 const RECENT_TEXT: usize = 512;
-/// Ends a part of a name. This byte does not occur in UTF-8.
-const END: u8 = 0xff;
-/// Ends a unit. This byte does not occur in UTF-8.
-const END_OF_UNIT: u8 = 0xfe;
 
 /// The reading in progress.
 #[derive(Default)]
@@ -72,47 +76,12 @@ pub(crate) struct Out {
     text: String,
 }
 
-/// Name and unit of a metric of the registry.
-struct RecentName {
-    known: &'static Known,
-    /// The parts of the name, each with its [`END`], and a unit other than that of the registry with its [`END_OF_UNIT`].
-    parts: Box<[u8]>,
-    name: Arc<str>,
-    unit: Arc<str>,
-}
-
-impl RecentName {
-    #[inline]
-    fn is(&self, known: &'static Known, parts: &[&str], unit: Option<&str>) -> bool {
-        let mut rest = &*self.parts;
-        let texts = parts.iter().map(|part| (*part, END)).chain(unit.map(|unit| (unit, END_OF_UNIT)));
-        for (text, end) in texts {
-            match rest.strip_prefix(text.as_bytes()) {
-                Some([byte, after @ ..]) if *byte == end => rest = after,
-                _ => return false,
-            }
-        }
-        rest.is_empty() && std::ptr::eq(self.known, known)
-    }
-}
-
 struct RecentLabels {
     /// The labels as in [`Out::labels`].
     text: Box<[u8]>,
     labels: Labels,
     /// Memory of the labels, bytes.
     bytes: usize,
-}
-
-/// Source of a metric's name.
-#[derive(Clone, Copy)]
-enum NameSource {
-    /// The parts replace the placeholders of the registry.
-    Parts,
-    /// The name is made from the only part.
-    Made(fn(&str) -> String),
-    /// The name and the unit are made from the only part.
-    MadeWithUnit(fn(&str) -> (String, &'static str)),
 }
 
 impl Out {
@@ -193,52 +162,6 @@ impl Out {
     }
 
     /// Makes the name and the unit of a metric, and stores them under a hash.
-    #[inline(never)]
-    fn make_name(
-        &mut self,
-        key: u64,
-        known: &'static Known,
-        kind: NameSource,
-        parts: &[&str],
-        unit: Option<&str>,
-    ) -> (Arc<str>, Arc<str>) {
-        // The texts of the registry are counted even if others replace them.
-        let (mut name, mut shared) = (self.name(known.name), self.name(known.unit));
-        let part = parts.first().copied().unwrap_or_default();
-        match kind {
-            NameSource::Made(make) => name = self.name(&make(part)),
-            NameSource::MadeWithUnit(make) => {
-                let (made, unit) = make(part);
-                (name, shared) = (self.name(&made), self.name(unit));
-            }
-            NameSource::Parts if parts.is_empty() => {}
-            NameSource::Parts => {
-                let mut text = std::mem::take(&mut self.text);
-                fill(&mut text, known.name, parts);
-                name = self.name(&text);
-                self.text = text;
-            }
-        }
-        if let Some(unit) = unit {
-            shared = self.name(unit);
-        }
-        let length: usize = parts.iter().copied().chain(unit).map(|text| text.len() + 1).sum();
-        if length <= RECENT_TEXT {
-            let mut text = Vec::with_capacity(length);
-            for part in parts {
-                text.extend_from_slice(part.as_bytes());
-                text.push(END);
-            }
-            if let Some(unit) = unit {
-                text.extend_from_slice(unit.as_bytes());
-                text.push(END_OF_UNIT);
-            }
-            let (name, unit) = (name.clone(), shared.clone());
-            self.recent_names.insert(key, RecentName { known, parts: text.into(), name, unit });
-        }
-        (name, shared)
-    }
-
     /// Starts a metric that is not in the registry.
     pub(crate) fn custom(&mut self, name: &str, unit: &str, better: Better, scope: Scope) -> Put<'_> {
         static OTHER: Known = Known::new("other", "1", Better::None, Scope::World, "Replaced below");
@@ -430,35 +353,6 @@ fn identify(reading: &mut Reading) {
     }
 }
 
-/// Replaces the placeholders in the name of a metric of the registry.
-fn fill(name: &mut String, mut pattern: &str, parts: &[&str]) {
-    name.clear();
-    for part in parts {
-        let Some((before, after)) = pattern.split_once('<') else { break };
-        name.push_str(before);
-        name.push_str(part);
-        pattern = after.split_once('>').map_or("", |(_, after)| after);
-    }
-    name.push_str(pattern);
-}
-
-/// Continues the hash of texts.
-#[inline]
-fn hash(hash: u64, text: &[u8]) -> u64 {
-    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    let hash = mix(hash, text.len() as u64);
-    // The last bytes are read together, also if some of them were read before.
-    if let Some(last) = text.last_chunk::<8>() {
-        let (words, _) = text.as_chunks::<8>();
-        let hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
-        mix(hash, u64::from_le_bytes(*last))
-    } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-        mix(hash, u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last)))
-    } else {
-        mix(hash, text.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
-    }
-}
-
 /// The beginning of a text, at most [`SHORT`] bytes.
 pub(crate) fn short(text: &str) -> &str {
     let mut end = text.len().min(SHORT);
@@ -494,145 +388,10 @@ fn push(metrics: &mut Vec<Metric>, known: &Known, name: &Arc<str>, unit: &Arc<st
     }));
 }
 
-/// A metric in progress. It must be completed with a value or a reason.
-///
-/// Beyond the memory limit a metric is counted, but not kept.
-#[must_use]
-pub(crate) struct Put<'a> {
-    out: &'a mut Out,
-    /// The metric is the last one of the reading; otherwise it is only counted.
-    kept: bool,
-    whole: bool,
-}
-
-impl Put<'_> {
-    /// Changes the metric, if it is kept.
-    #[inline]
-    fn set(self, set: impl FnOnce(&mut Metric)) -> Self {
-        if self.kept
-            && let Some(metric) = self.out.reading.metrics.last_mut()
-        {
-            set(metric);
-        }
-        self
-    }
-
-    pub(crate) fn unit(self, unit: &str) -> Self {
-        if !self.kept {
-            return self;
-        }
-        let unit = self.out.name(unit);
-        self.set(|metric| metric.unit = unit)
-    }
-
-    #[inline]
-    pub(crate) fn better(self, better: Better) -> Self {
-        self.set(|metric| metric.better = better)
-    }
-
-    #[inline]
-    pub(crate) fn scope(self, scope: Scope) -> Self {
-        self.set(|metric| metric.scope = scope)
-    }
-
-    #[inline]
-    pub(crate) fn subject(self, set: impl FnOnce(&mut Subject)) -> Self {
-        self.set(|metric| set(&mut metric.subject))
-    }
-
-    /// The value describes the whole job; any of its processes may print it.
-    #[inline]
-    pub(crate) fn whole(self) -> Self {
-        Self { whole: true, ..self }
-    }
-
-    #[inline]
-    pub(crate) fn gpu(self, gpu: u32) -> Self {
-        self.subject(|subject| subject.gpu = Some(gpu))
-    }
-
-    #[inline]
-    pub(crate) fn label(self, name: &str, value: &str) -> Self {
-        if self.kept {
-            for text in [short(name), short(value)] {
-                // A short text has at most 200 bytes.
-                self.out.labels.push(text.len() as u8);
-                self.out.labels.extend_from_slice(text.as_bytes());
-            }
-        }
-        self
-    }
-
-    /// Adds the metric with a value.
-    #[inline]
-    pub(crate) fn value(self, number: PrintedNumber, line: u64) {
-        let PrintedNumber { value, resolution } = number;
-        self.set(|metric| (metric.value, metric.resolution) = (Some(value), resolution)).finish(line);
-    }
-
-    /// Adds the metric without a value, with the program's reason.
-    pub(crate) fn unmeasurable(self, reason: impl Display, line: u64) {
-        self.set(|metric| metric.unmeasurable = Some(beginning(reason.to_string().trim()).to_owned()))
-            .finish(line);
-    }
-
-    /// Adds the metric with the number in the text; a text such as `N/A` is the reason for a missing value.
-    #[inline]
-    pub(crate) fn read(self, text: &str, line: u64) {
-        if !self.kept {
-            self.out.left_out += 1;
-        } else {
-            self.read_kept(text, line);
-        }
-    }
-
-    fn read_kept(self, text: &str, line: u64) {
-        let text = trim(text);
-        match crate::number::number(text) {
-            Some(number) => self.value(number, line),
-            None => self.unmeasurable(if text.is_empty() { "no value" } else { text }, line),
-        }
-    }
-
-    /// Adds subject and labels, and removes the metric again if it exceeds the memory limit.
-    fn finish(self, line: u64) {
-        let Put { out, kept, whole } = self;
-        if !kept {
-            out.left_out += 1;
-            return;
-        }
-        let (labels, bytes) = if out.labels.is_empty() { Default::default() } else { out.shared_labels() };
-        let Some(metric) = out.reading.metrics.last_mut() else { return };
-        let reason = metric.unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
-        let used = out.used + METRIC + bytes + reason;
-        if used > MAX_BYTES {
-            out.full = true;
-            out.left_out += 1;
-            out.reading.metrics.pop();
-            return;
-        }
-        out.used = used;
-        if !whole {
-            complete(&mut metric.subject, &out.origin);
-        }
-        metric.labels = labels;
-        metric.line = line;
-        out.is_unsorted |= line < out.last_line;
-        out.last_line = line;
-    }
-}
-
-/// Adds node and rank of the process to a subject without them.
-fn complete(subject: &mut Subject, origin: &Subject) {
-    if subject.node.is_none() && origin.node.is_some() {
-        subject.node.clone_from(&origin.node);
-    }
-    subject.rank = subject.rank.or(origin.rank);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::number::PrintedNumber;
 
     fn device(gpu: u32, rank: Option<u32>, serial: &str) -> Gpu {
         Gpu { subject: Subject { rank, serial: Some(serial.into()), ..Subject::gpu(gpu) }, name: None }

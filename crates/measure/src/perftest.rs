@@ -1,7 +1,8 @@
 //! perftest: `ib_write_bw`, `ib_read_bw`, `ib_write_lat` and the other programs of the package.
 //!
-//! A client and a server in one log print one header and one closing line each. The JSON output has no unit, and one of
-//! its keys has no quotes.
+//! A client and a server in one log print one header and one closing line each. The JSON output has no unit. From 24.01 on one of its
+//! keys has no quotes; until 23.10 no text but the name of the device has quotes, and a comma follows each last member
+//! (linux-rdma/perftest, `src/perftest_parameters.c`, `write_test_info_to_file`, at v4.5-0.20, 23.10.0-0.29 and 24.01.0-0.38).
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ const LATENCY: Known = Known::new(
 
 pub(crate) const FORMAT: Format = Format {
     name: "perftest",
-    programs: "perftest 4.5 to 26.01: bandwidth and latency tests, text and `--out_json`",
+    programs: "perftest 4.5 to 26.04: bandwidth and latency tests, text and `--out_json`",
     end: "text: the line of dashes after the rows of each program; JSON: the closing bracket",
     unread: "settings and addresses other than the device; numbers of iterations",
     metrics: &[BANDWIDTH, PEAK, RATE, LATENCY],
@@ -56,6 +57,7 @@ pub(crate) const FORMAT: Format = Format {
         &["#bytes", "#iterations", "BW average["],
         &["#bytes", "#iterations", "t_avg["],
         &["\"test_info\"", "\"n_iterations\""],
+        &["test_info: {", "n_iterations: "],
         &["RDMA_Write BW Test"],
         &["RDMA_Read BW Test"],
         &["RDMA_Write Latency Test"],
@@ -299,7 +301,7 @@ fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
                 ("BW_average", _) => (&BANDWIDTH, "bandwidth", "unknown"),
                 ("BW_peak", _) => (&PEAK, "bandwidth.peak", "unknown"),
                 ("MsgRate", _) => (&RATE, "message_rate", "Mpps"),
-                // The program prints latency in microseconds only.
+                // Microseconds, or the processor cycles of option `-C`, which the program labels as microseconds in text too.
                 (_, Some((_, statistic))) => (&LATENCY, *statistic, "us"),
                 _ => continue,
             };

@@ -1,4 +1,4 @@
-//! Bounds for any input: memory, and no panic.
+//! Bounds for any input: memory.
 
 #![expect(clippy::disallowed_methods, reason = "tests read files")]
 
@@ -15,7 +15,6 @@ use model::{
     metric::{Better, Scope},
 };
 use peak_alloc::PeakAlloc;
-use proptest::prelude::*;
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -198,41 +197,6 @@ fn declared_parsers_read_in_bounded_memory() {
     assert_eq!(reading.ended, LogEnd::Failed);
     let (_, matches) = declared.explain(&b"k=1\n".repeat(5000)[..]).unwrap();
     assert_eq!(matches.len(), 1000);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn arbitrary_bytes_are_read_without_invalid_values(log in prop::collection::vec(any::<u8>(), 0..4096)) {
-        _ = measure::read(&log[..]).unwrap();
-        for format in FORMATS {
-            let reading = measure::read_as(format, &log[..]).unwrap();
-            prop_assert!(reading.metrics.iter().all(|metric| metric.value.is_none_or(f64::is_finite)));
-        }
-    }
-
-    /// Samples in which random positions have random bytes.
-    #[test]
-    fn damaged_samples_are_read_without_invalid_values(
-        which in any::<prop::sample::Index>(),
-        damage in prop::collection::vec((any::<prop::sample::Index>(), 0..40usize, "[ -~\\n\\r\\t\u{e9}]{0,12}"), 1..6),
-    ) {
-        let samples = samples();
-        let (format, text) = &samples[which.index(samples.len())];
-        let mut text = text.clone();
-        for (at, length, with) in damage {
-            let start = at.index(text.len() + 1);
-            let end = (start + length).min(text.len());
-            text.splice(start..end, with.bytes());
-        }
-        let reading = measure::read_as(format, &text[..]).unwrap();
-        for metric in &reading.metrics {
-            prop_assert!(metric.value.is_none_or(f64::is_finite));
-            prop_assert_eq!(metric.value.is_none(), metric.unmeasurable.is_some());
-        }
-        prop_assert!(reading.findings.iter().all(|finding| finding.text.chars().count() <= 400));
-    }
 }
 
 #[test]

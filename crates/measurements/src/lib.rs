@@ -8,7 +8,11 @@ use std::io::{self, BufReader, BufWriter, Cursor, Read, Write};
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use ledger::{ArtefactError, Artefacts};
-use model::{Attempt, CommandId, Logs, MeasurementsFile, RunId, VerdictReached, measurement::Reading};
+use measure::evidence::EvidenceFilter;
+use model::{
+    Attempt, CommandId, Logs, MeasurementsFile, RunId, VerdictReached,
+    measurement::{NodesOfHosts, Reading},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -152,9 +156,18 @@ pub async fn read(
     verdict: Option<&VerdictReached>,
 ) -> Result<Vec<ParsedLog>, ArtefactError> {
     let Some(file) = verdict.and_then(|reached| reached.measurements.as_ref()) else {
-        let parsed = artefacts.logs(logs, job_attempt, |body| measure::read(body)).await?;
-        let log = |(object, reading): (model::ManifestObject, _)| {
+        let parse = |body: &mut dyn Read| {
+            let mut log = EvidenceFilter::unpacked(body);
+            let mut reading = measure::read(&mut log)?;
+            let hosts = log.take_hosts();
+            reading.evidence = log.finish();
+            Ok((reading, hosts))
+        };
+        let parsed = artefacts.logs(logs, job_attempt, parse).await?;
+        let nodes = NodesOfHosts::of_logs(parsed.iter().map(|(_, (_, hosts))| hosts));
+        let log = |(object, (mut reading, _)): (model::ManifestObject, (Reading, _))| {
             let (log, sha256) = (object.name, object.sha256);
+            reading.name_nodes(&nodes);
             ParsedLog { log, sha256, reading }
         };
         return Ok(parsed.into_iter().map(log).collect());

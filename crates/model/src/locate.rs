@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, Cluster, ClusterAccess, Image, Node, Program, Retest, RetestedNode, RunId, Timestamp};
+use crate::{
+    Attempt, Cluster, ClusterAccess, Image, Node, Program, Retest, RetestedNode, RunId, Timestamp,
+    metric::Better,
+};
 
 /// After a failed verdict, repeat the benchmark on pairs of the job's nodes while the cluster still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,6 +89,9 @@ pub struct NodeSearch {
     /// the pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
+    /// Directions that the criteria state for these metrics; other metrics have the direction of their format.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub better: BTreeMap<String, Better>,
     /// Environment variables of each rank; they override those of the cluster.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,

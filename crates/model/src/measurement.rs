@@ -3,7 +3,10 @@
 //! Sizes are bytes, time is microseconds, bandwidth is GB/s with GB = 10^9 bytes. These types are the document
 //! `burnin/parse/v1`: their field names are an interface.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -92,6 +95,26 @@ impl Reading {
         }
     }
 
+    /// Replaces the names of hosts by those of their nodes.
+    pub fn name_nodes(&mut self, nodes: &NodesOfHosts) {
+        if nodes.0.is_empty() {
+            return;
+        }
+        for device in self.tables.iter_mut().flat_map(|table| &mut table.devices) {
+            if let Some(node) = nodes.of(&device.host) {
+                device.host = node.to_string();
+            }
+        }
+        let metrics = self.metrics.iter_mut().map(|metric| &mut metric.subject);
+        let findings = self.findings.iter_mut().map(|finding| &mut finding.subject);
+        let subjects = metrics.chain(findings).chain(self.gpus.iter_mut().map(|gpu| &mut gpu.subject));
+        for name in subjects.flat_map(|subject| [&mut subject.node, &mut subject.peer]).flatten() {
+            if let Some(node) = nodes.of(name) {
+                *name = node.clone();
+            }
+        }
+    }
+
     /// Names the node of every subject.
     pub fn name_node(&mut self, node: &str) {
         let node = Arc::<str>::from(node);
@@ -111,6 +134,45 @@ impl LogEnd {
             (Self::Truncated, _) | (_, Self::Truncated) => Self::Truncated,
             (Self::Empty, other) | (other, Self::Empty) => other,
             (Self::Complete, Self::Complete) => Self::Complete,
+        }
+    }
+}
+
+/// The node of each host whose name differs from that of its node, such as a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodesOfHosts(BTreeMap<String, Arc<str>>);
+
+impl NodesOfHosts {
+    /// The hosts with exactly one node, from the nodes that the logs name for each host. Several nodes of one machine have the same
+    /// host, whose name stays.
+    pub fn of_logs<'a>(logs: impl IntoIterator<Item = &'a BTreeMap<String, BTreeSet<String>>>) -> Self {
+        let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (host, nodes) in logs.into_iter().flatten() {
+            all.entry(host).or_default().extend(nodes.iter().map(String::as_str));
+        }
+        let only = |(host, nodes): (&str, BTreeSet<&str>)| match nodes.into_iter().collect::<Vec<_>>()[..] {
+            [node] => Some((host.to_owned(), Arc::from(node))),
+            _ => None,
+        };
+        Self(all.into_iter().filter_map(only).collect())
+    }
+
+    /// The node of a host; a program may print the name without the domain. `None` if the name stays.
+    #[must_use]
+    pub fn of(&self, host: &str) -> Option<&Arc<str>> {
+        let with_domain = || {
+            let start = format!("{host}.");
+            let (name, node) = self.0.range(start.clone()..).next()?;
+            name.starts_with(&start).then_some(node)
+        };
+        self.0.get(host).or_else(with_domain)
+    }
+
+    /// Replaces the names of hosts in a set.
+    pub fn rename(&self, hosts: &mut BTreeSet<String>) {
+        if !self.0.is_empty() {
+            let names = std::mem::take(hosts).into_iter();
+            hosts.extend(names.map(|host| self.of(&host).map_or(host, ToString::to_string)));
         }
     }
 }
@@ -312,5 +374,28 @@ pub fn size(bytes: u64) -> String {
     match bytes % unit {
         0 => format!("{} {name}", bytes / unit),
         _ => format!("{:.1} {name}", bytes as f64 / unit as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_of_several_nodes_keeps_its_name() {
+        let log = |pairs: &[(&str, &str)]| -> BTreeMap<String, BTreeSet<String>> {
+            pairs.iter().map(|(host, node)| ((*host).to_owned(), [(*node).to_owned()].into())).collect()
+        };
+        let logs = [
+            log(&[("pod-1", "n1"), ("vm", "a")]),
+            log(&[("pod-1", "n1"), ("vm", "b"), ("pod-10.x.y", "n2")]),
+        ];
+        let nodes = NodesOfHosts::of_logs(&logs);
+        let of = |host| nodes.of(host).map(ToString::to_string);
+        assert_eq!((of("pod-1").as_deref(), of("vm"), of("pod")), (Some("n1"), None, None));
+        assert_eq!((of("pod-10").as_deref(), of("pod-10.x.y").as_deref()), (Some("n2"), Some("n2")));
+        let mut hosts: BTreeSet<_> = ["vm", "pod-1", "n1"].map(str::to_owned).into();
+        nodes.rename(&mut hosts);
+        assert_eq!(hosts, ["n1", "vm"].map(str::to_owned).into());
     }
 }

@@ -14,6 +14,8 @@ use memchr::{memchr, memchr_iter, memmem, memrchr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use model::measurement::NodesOfHosts;
+
 use crate::{
     diagnose::catalogue::{self, Sign},
     environment::Environment,
@@ -68,6 +70,8 @@ pub struct Clues {
     pub environment: Environment,
     /// Name of the node, in the log of a program that runs on each node.
     pub node: Option<String>,
+    /// Nodes by the name of a host, such as a pod, where both names differ.
+    pub nodes_of_hosts: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Clues {
@@ -100,6 +104,18 @@ impl Clues {
         self.cuda_driver = self.cuda_driver.take().or(other.cuda_driver);
         self.plugin = self.plugin.take().or(other.plugin);
         self.environment.merge(other.environment);
+        for (host, nodes) in other.nodes_of_hosts {
+            self.nodes_of_hosts.entry(host).or_default().extend(nodes);
+        }
+    }
+
+    /// Replaces the names of hosts by those of their nodes. Texts of lines stay as printed.
+    pub fn name_nodes(&mut self, nodes: &NodesOfHosts) {
+        let signs = self.signs.values_mut();
+        for occurrences in signs.chain(self.networks.values_mut()).chain(self.interfaces.values_mut()) {
+            nodes.rename(&mut occurrences.hosts);
+        }
+        self.environment.name_nodes(nodes);
     }
 
     /// Launchers sometimes interleave the lines of two ranks: `Using network IBnode-2:21:26 [0] NCCL INFO

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Reason, Unequal, Verdict};
+use model::{Reason, Unequal, Verdict, measurement::NodesOfHosts};
 
 /// Maximum distinct variables, values of a variable, and hosts of a value.
 const MAX_ENTRIES: usize = 4096;
@@ -67,6 +67,11 @@ impl Environment {
         if hosts.len() < MAX_ENTRIES {
             hosts.insert(host.to_owned());
         }
+    }
+
+    pub(crate) fn name_nodes(&mut self, nodes: &NodesOfHosts) {
+        let values = self.effective.values_mut().flat_map(BTreeMap::values_mut);
+        values.for_each(|hosts| nodes.rename(hosts));
     }
 
     pub(crate) fn merge(&mut self, other: Self) {

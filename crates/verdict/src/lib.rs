@@ -46,7 +46,9 @@ pub use evidence::RunEvidence;
 pub use fingerprint::Fingerprint;
 pub use judge::judge;
 pub use judgement::Judgement;
-pub use metrics::{DeviceReference, PAIR_FAILED, REFERENCES, directed};
+pub use metrics::{
+    DeviceReference, PAIR_FAILED, REFERENCES, directed, from_pair_metrics, pair_metrics, units_of_pairs,
+};
 pub use pin::Pin;
 pub use soak::SoakSeries;
 pub use standard::Standard;

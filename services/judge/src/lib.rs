@@ -19,7 +19,7 @@ use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
     Logs, ManifestObject, Program, SoakRound, SoakRounds, Timestamp, VerdictReached, VerdictSuspect,
-    measurement::Reading,
+    measurement::{NodesOfHosts, Reading},
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
@@ -202,7 +202,13 @@ impl Judge {
             reader.complete(&mut reading, &clues);
             Ok((reading, clues))
         };
-        let parsed = self.artefacts.logs(case.logs, case.job_attempt, parse).await?;
+        let mut parsed = self.artefacts.logs(case.logs, case.job_attempt, parse).await?;
+        // nccl-tests in a pod print its name. The log of one pod may have the measurements of all, and each names its own node.
+        let nodes = NodesOfHosts::of_logs(parsed.iter().map(|(_, (_, clues))| &clues.nodes_of_hosts));
+        for (_, (reading, clues)) in &mut parsed {
+            reading.name_nodes(&nodes);
+            clues.name_nodes(&nodes);
+        }
         let of = |(object, (reading, clues)): (ManifestObject, _)| {
             (ParsedLog { log: object.name, sha256: object.sha256, reading }, clues)
         };

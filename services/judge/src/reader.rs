@@ -87,6 +87,12 @@ impl LogReader {
         Self { format: LogSource::Declared(declared), every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 
+    /// This reader for the log of a program that ran on pairs of nodes, with a section for each pair.
+    #[must_use]
+    pub fn of_pairs(self) -> Self {
+        Self { every: Every::Pair, ..self }
+    }
+
     /// A reading without measurements, in the program's format if it is known.
     pub(crate) fn empty(&self) -> Reading {
         let format = match &self.format {
@@ -111,7 +117,8 @@ impl LogReader {
             }
             Every::Node | Every::Rank => self.read(&mut listening)?,
         };
-        let clues = listening.finish();
+        let mut clues = listening.finish();
+        clues.nodes_of_hosts = log.take_hosts();
         reading.evidence = log.finish();
         Ok((reading, clues))
     }

@@ -7,9 +7,12 @@
     reason = "only tests use it"
 )]
 
+mod answer;
 #[cfg(feature = "cloud-build")]
 pub mod cloud_build;
 pub mod contract;
 pub mod good_run;
 pub mod processes;
 pub mod program;
+
+pub use answer::{answer, committed};

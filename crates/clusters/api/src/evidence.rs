@@ -3,13 +3,15 @@
 //! The first process of each node prints lines `burnin evidence: NODE MOMENT SOURCE TEXT`, which the crate `measure` reads and
 //! removes from the log. With GPU persistence mode a probe takes 0.1 s on two H100; a source that does not respond within 1.5 s is skipped.
 
+use crate::shell::LOCAL_RANK;
+
 /// Defines `burnin_run COMMAND...`: prints evidence before and after the command, and ends with the command's exit status or signal.
 const PROBE: &str = include_str!("evidence/probe.sh");
 
 /// Shell text that runs the program in the positional parameters. Only the first process of a node takes evidence.
 pub fn around_program() -> String {
     format!(
-        "{PROBE}if [[ ${{SLURM_LOCALID:-${{OMPI_COMM_WORLD_LOCAL_RANK:-${{BURNIN_LOCAL_RANK:-0}}}}}} == 0 ]]; then burnin_run \"$@\"; fi\n\
+        "{PROBE}if [[ {LOCAL_RANK} == 0 ]]; then burnin_run \"$@\"; fi\n\
          exec \"$@\"\n"
     )
 }

@@ -2,7 +2,10 @@
 
 use model::{Every, Program, Workload};
 
-use crate::{JobSpec, evidence, pairs, shell::quote};
+use crate::{
+    JobSpec, evidence, pairs,
+    shell::{LOCAL_RANK, quote},
+};
 
 /// Program and arguments. `folder`: the image or the cluster's programs, if any; `slots`: number of GPUs of each process.
 ///
@@ -30,12 +33,25 @@ pub fn rounds_of_pairs(program: &Program) -> Option<u32> {
     Some(command.rounds.unwrap_or(0))
 }
 
+/// Prints the names of the host and of its node if they differ, such as those of a pod: nccl-tests print the host's, but evidence,
+/// settings and other checks have the node's. The crate `measure` reads the line and removes it from the log.
+fn host() -> String {
+    format!(
+        "if [[ {LOCAL_RANK} == 0 && -n ${{BURNIN_NODE_NAME:-}} ]] && burnin_host=$(hostname) && \
+         [[ ${{burnin_host%%.*}} != \"${{BURNIN_NODE_NAME%%.*}}\" ]]; then\n  \
+         printf 'burnin host: %s %s\\n' \"$burnin_host\" \"$BURNIN_NODE_NAME\"\nfi\n"
+    )
+}
+
 /// Shell text (bash) that a process executes last: [`prelude`], then the program in the positional parameters, with evidence of its
 /// node if the job takes it. A program on pairs of nodes runs without evidence, because each node runs many pairs in sequence.
 pub fn start(job: &JobSpec, folder: Option<&str>) -> String {
     let takes_evidence = job.evidence && rounds_of_pairs(&job.program).is_none();
     let run = if takes_evidence { evidence::around_program() } else { "exec \"$@\"\n".to_owned() };
-    prelude(&job.program, folder) + &run
+    // Programs on each node and on pairs print the names of their nodes.
+    let is_per_rank = job.program.command().is_none_or(|command| command.every == Every::Rank);
+    let host = if is_per_rank { host() } else { String::new() };
+    format!("{host}{}{run}", prelude(&job.program, folder))
 }
 
 /// Shell text (bash) that a process executes directly before a program other than nccl-tests; empty for nccl-tests. The
@@ -71,4 +87,28 @@ fn arguments(workload: &Workload, slots: u32) -> Vec<String> {
         .chain(workload.extra_args.flags())
         .flat_map(|(flag, value)| [flag.to_owned(), value])
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(variables: &[(&str, &str)]) -> String {
+        let mut bash = std::process::Command::new("bash");
+        bash.env_clear().env("PATH", std::env::var("PATH").unwrap()).envs(variables.iter().copied());
+        let output = bash.args(["-euc", &host()]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn the_first_process_of_a_node_prints_its_host_if_the_names_differ() {
+        let output = std::process::Command::new("hostname").output().unwrap();
+        let own = String::from_utf8(output.stdout).unwrap().trim_end().to_owned();
+        let node = ("BURNIN_NODE_NAME", "node-of-a-pod");
+        assert_eq!(printed(&[node]), format!("burnin host: {own} node-of-a-pod\n"));
+        assert_eq!(printed(&[node, ("BURNIN_LOCAL_RANK", "1")]), "");
+        let same = own.split('.').next().unwrap();
+        assert_eq!(printed(&[("BURNIN_NODE_NAME", same)]) + &printed(&[]), "");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::shell::quote;
+use crate::shell::{LOCAL_RANK, quote};
 
 /// Shell text that exports the workflow's variables. `LD_LIBRARY_PATH` is extended, because the image's own libraries
 /// remain necessary.
@@ -32,7 +32,7 @@ pub fn applied_last(environment: &BTreeMap<String, String>) -> String {
         );
     }
     format!(
-        "{}if [[ ${{SLURM_LOCALID:-${{OMPI_COMM_WORLD_LOCAL_RANK:-${{BURNIN_LOCAL_RANK:-0}}}}}} == 0 ]]; then\n{requests}  \
+        "{}if [[ {LOCAL_RANK} == 0 ]]; then\n{requests}  \
          for name in ${{!NCCL_*}}; do printf 'burnin environment: %s has %s=%q\\n' \"$(hostname)\" \"$name\" \"${{!name}}\"; done\nfi\n",
         exports(environment)
     )

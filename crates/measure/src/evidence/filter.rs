@@ -1,7 +1,7 @@
-//! Removes the lines of evidence from a log.
+//! Removes the lines of a job's script from a log: evidence of a node, and the node of a host.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Read},
     sync::LazyLock,
 };
@@ -15,20 +15,26 @@ use super::{
 };
 use crate::input::Failing;
 
-/// Beginning of a line of evidence, after the launcher's label.
-const MARK: &str = "burnin evidence: ";
+/// Beginning of a line of the script, after the launcher's label.
+const MARK: &str = "burnin ";
+/// Continues the mark of a line of evidence.
+const EVIDENCE: &str = "evidence: ";
+/// Continues the mark of a line with the name of a host, such as a pod, and of its node.
+const HOST: &str = "host: ";
 /// Maximum length of a label of a launcher, bytes: `12: `, `[1,0]<stdout>:`.
 const LABEL: usize = 40;
 /// Maximum bytes of all kept lines. A node with eight GPUs prints about 10 kB.
 const MAX_BYTES: usize = 32 << 20;
 /// Maximum number of nodes.
 const NODES: usize = 16_384;
+/// Maximum length of a name of a host or node, bytes: that of a name in DNS.
+const NAME: usize = 253;
 /// Maximum length of a kept line, bytes; also the size of one read.
 const LINE: usize = 64 * 1024;
 
 static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(MARK));
 
-/// Passes a log on without its lines of evidence. A removed line becomes an empty one, so that line numbers do not
+/// Passes a log on without the lines of the job's script. A removed line becomes an empty one, so that line numbers do not
 /// change; removed lines at the end of the log leave no empty line, because an empty line may end a document.
 pub struct EvidenceFilter<R> {
     log: R,
@@ -44,6 +50,7 @@ pub struct EvidenceFilter<R> {
     lines: u64,
     is_at_end: bool,
     nodes: BTreeMap<String, NodeLines>,
+    hosts: BTreeMap<String, BTreeSet<String>>,
     kept: usize,
     /// Lines were left out because of a maximum.
     is_cut: bool,
@@ -71,9 +78,15 @@ impl<R: Read> EvidenceFilter<R> {
             lines: 0,
             is_at_end: false,
             nodes: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             kept: 0,
             is_cut: false,
         }
+    }
+
+    /// Nodes by the name of a host, where both names differ. Several nodes of one machine have the same host.
+    pub fn take_hosts(&mut self) -> BTreeMap<String, BTreeSet<String>> {
+        std::mem::take(&mut self.hosts)
     }
 
     /// Evidence of each node whose lines were read.
@@ -135,11 +148,19 @@ impl<R: Read> EvidenceFilter<R> {
         while let Some(at) = FINDER.find(&bytes[searched..]).map(|at| searched + at) {
             let start = memrchr(b'\n', &bytes[..at]).map_or(0, |newline| newline + 1);
             let end = memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |newline| at + newline + 1);
-            if is_label(&bytes[start..at]) {
+            let text = &bytes[at + MARK.len()..end];
+            let (evidence, host) =
+                (text.strip_prefix(EVIDENCE.as_bytes()), text.strip_prefix(HOST.as_bytes()));
+            if (evidence.is_some() || host.is_some()) && is_label(&bytes[start..at]) {
                 self.pass(&bytes[passed..start]);
                 self.lines += 1;
                 self.removed += 1;
-                self.keep(&bytes[at + MARK.len()..end]);
+                if let Some(text) = evidence {
+                    self.keep(text);
+                }
+                if let Some(text) = host {
+                    self.keep_host(text);
+                }
                 passed = end;
             }
             searched = end;
@@ -154,6 +175,17 @@ impl<R: Read> EvidenceFilter<R> {
         self.ready.0.resize(self.ready.0.len() + std::mem::take(&mut self.removed), b'\n');
         self.ready.0.extend_from_slice(bytes);
         self.lines += memchr_iter(b'\n', bytes).count() as u64;
+    }
+
+    /// Stores the node of a host, `HOST NODE`. A line that another process continued has more words and is ignored.
+    fn keep_host(&mut self, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let mut words = text.split_whitespace();
+        let (Some(host), Some(node), None) = (words.next(), words.next(), words.next()) else { return };
+        let is_room = self.hosts.len() < NODES || self.hosts.contains_key(host);
+        if is_room && text.len() <= 2 * NAME {
+            self.hosts.entry(host.to_owned()).or_default().insert(node.to_owned());
+        }
     }
 
     /// Stores a line of evidence, `NODE MOMENT SOURCE TEXT`.
@@ -227,6 +259,22 @@ mod tests {
             assert_eq!(rest, "first\n\n0: second\n", "{size}");
             assert_eq!(nodes.len(), 1);
         }
+    }
+
+    #[test]
+    fn nodes_of_hosts_are_kept_and_their_lines_removed() {
+        let log = "burnin host: pod-0 n1\r\n2: burnin host: pod-1 n2\nburnin host: pod-2 n3 and more\n\
+                   # burnin host: pod-4 n5\nburnin hosts\nburnin host: one n6\nburnin host: one n7\n";
+        let mut filter = EvidenceFilter::new(Pieces(log.as_bytes(), 5));
+        let mut rest = String::new();
+        filter.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "\n\n\n# burnin host: pod-4 n5\nburnin hosts\n");
+        let nodes = |host: &str| {
+            filter.hosts.get(host).map(|nodes| nodes.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        assert_eq!((nodes("pod-0"), nodes("pod-1")), (Some(vec!["n1"]), Some(vec!["n2"])));
+        assert_eq!((nodes("pod-2"), nodes("pod-4")), (None, None));
+        assert_eq!(nodes("one"), Some(vec!["n6", "n7"]));
     }
 
     #[test]

@@ -3,4 +3,5 @@
 mod captures;
 mod docs;
 mod evidence;
+mod fuzz;
 mod samples;

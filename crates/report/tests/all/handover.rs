@@ -2,6 +2,7 @@
 
 use model::{
     GpuEvidence, NodeEvidence,
+    measurement::NodesOfHosts,
     metric::{Better, Metric, Scope, Subject},
 };
 use report::handover;
@@ -78,6 +79,36 @@ fn the_measured_values_stand_beside_the_serial_numbers_of_their_devices() {
     let missing = section(&text, "Not measured");
     assert!(missing.contains("node n0, GPU 0, serial S0: no check measured this device"), "{missing}");
     assert!(!missing.contains("serial S1") && !missing.contains("serial S2"), "{missing}");
+}
+
+/// A table with the names of pods, and evidence with those of their nodes.
+#[test]
+fn a_device_that_a_pod_names_is_listed_once() {
+    let workflow = workflow();
+    let mut reading = reading(&workflow);
+    for (device, (pod, bus)) in
+        reading.tables[0].devices.iter_mut().zip([("job-w-0-0", "0000:1b:00"), ("job-w-0-1", "0000:1b:00")])
+    {
+        device.host = pod.to_owned();
+        (device.device, device.bus_id) = (Some(0), Some(bus.to_owned()));
+    }
+    let node = |name: &str, serial| NodeEvidence {
+        node: name.to_owned(),
+        gpus: vec![gpu(name, 0, serial, "00000000:1B:00.0")],
+        ..NodeEvidence::default()
+    };
+    reading.evidence = vec![node("n1", "S1"), node("n2", "S2")];
+    let hosts = [("job-w-0-0", "n1"), ("job-w-0-1", "n2")]
+        .map(|(host, node)| (host.to_owned(), [node.to_owned()].into()));
+    reading.name_nodes(&NodesOfHosts::of_logs([&hosts.into()]));
+    let text = handover(&[whole(workflow, reading).story()]);
+    let devices = section(&text, "Devices");
+    let rows: Vec<_> = devices.lines().filter(|line| line.starts_with("| `")).collect();
+    assert!(
+        matches!(rows[..], [one, two] if one.starts_with("| `n1` | 0 |") && two.starts_with("| `n2` | 0 |")),
+        "{devices}"
+    );
+    assert!(!text.contains("job-w-0") && !text.contains("no check measured this device"), "{text}");
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod standout;
 mod sweep;
 mod timing_matrix;
 
+pub(crate) use pairs::plateau;
 pub use pairs::{Members, PairOptions, PairResult, from_pairs};
 pub use plan::{GroupOutcome, PairOutcome, PlanOptions, TestPlan, plan_pairs, tests_for};
 pub use processes::from_processes;

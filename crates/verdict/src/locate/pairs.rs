@@ -247,7 +247,7 @@ fn sum(a: f64, b: f64) -> f64 {
 }
 
 /// The best bandwidth confirmed by several pairs: a single absurd value has no effect.
-pub(super) fn plateau(results: &[PairResult]) -> f64 {
+pub(crate) fn plateau(results: &[PairResult]) -> f64 {
     let usable = results.iter().filter(|result| result.ok && result.busbw.is_finite() && result.busbw > 0.0);
     let mut values: Vec<f64> = usable.map(|result| result.busbw).collect();
     values.sort_by(|a, b| b.total_cmp(a));

@@ -13,6 +13,7 @@ mod learning;
 mod levels;
 mod library;
 mod measured;
+mod pair_search;
 mod pairs;
 mod peers;
 mod place;
@@ -34,6 +35,7 @@ use model::{
 pub use learning::MetricHistory;
 pub(crate) use learning::{LearnedMetrics, learn, unfit};
 pub use library::{DeviceReference, REFERENCES};
+pub use pair_search::{from_pair_metrics, pair_metrics, units_of_pairs};
 
 use crate::{
     evidence::RunEvidence,

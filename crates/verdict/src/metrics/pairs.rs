@@ -51,7 +51,7 @@ fn is_shared(results: &[PairResult]) -> bool {
 }
 
 /// The two ends of a pair: GPUs of a node by index, ranks by number, otherwise nodes by name.
-fn both_ends(subject: &Subject) -> Option<(Subject, Subject)> {
+pub(super) fn both_ends(subject: &Subject) -> Option<(Subject, Subject)> {
     let peer = subject.peer.as_ref()?;
     let first = Subject { peer: None, ..owned(subject) };
     let second = match (subject.gpu, subject.rank) {

@@ -70,7 +70,10 @@ pub(super) fn outcome(end: &JobEnd, search: &NodeSearch, readings: &[Reading]) -
     }
     let speed = match &search.program {
         Program::NcclTests(workload) => bandwidth(workload, readings),
-        Program::Command(_) => search.metrics.iter().find_map(|metric| speed(metric, readings)),
+        Program::Command(_) => search
+            .metrics
+            .iter()
+            .find_map(|metric| speed(metric, search.better.get(metric).copied(), readings)),
     };
     match speed {
         Some(busbw) => SweepOutcome::Measured { busbw },
@@ -101,15 +104,15 @@ fn bandwidth(workload: &Workload, readings: &[Reading]) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// Geometric mean of all values of a metric, inverted if less is better. `None` if the logs are incomplete or a value is not
-/// positive.
-fn speed(metric: &str, readings: &[Reading]) -> Option<f64> {
+/// Geometric mean of all values of a metric, inverted if less is better: `better` of the criteria, otherwise that of the format. `None` if the
+/// logs are incomplete, a value is not positive, or no direction is known.
+fn speed(metric: &str, better: Option<Better>, readings: &[Reading]) -> Option<f64> {
     let complete = readings.iter().any(|reading| reading.ended == LogEnd::Complete)
         && readings.iter().all(|reading| matches!(reading.ended, LogEnd::Complete | LogEnd::Empty));
     let mut values = Vec::new();
     for measured in readings.iter().flat_map(|reading| &reading.metrics).filter(|it| *it.name == *metric) {
         let value = measured.value.filter(|value| complete && *value > 0.0)?;
-        values.push(match measured.better {
+        values.push(match better.unwrap_or(measured.better) {
             Better::Higher => value.ln(),
             Better::Lower => -value.ln(),
             Better::Exact | Better::None => return None,
@@ -130,6 +133,7 @@ mod tests {
             image: None,
             program,
             metrics: metrics.iter().map(|metric| (*metric).to_owned()).collect(),
+            better: Default::default(),
             environment: Default::default(),
             job_attempt: Attempt::FIRST,
             locate: Locate::default(),
@@ -158,20 +162,29 @@ mod tests {
             serde_json::json!({"row": r"^rate (?P<value>\S+)$", "end": "^done$", "name": "rate", "unit": "GB/s",
                 "better": better, "scope": "world"})
         };
-        let measured = |better: &str, log: &str| {
+        let measured_as = |better: &str, stated: Option<Better>, log: &str| {
             let read = OutputFormat::Declared(rules(better));
             let command =
                 CommandLine { argv: vec!["m".into()], every: Every::Rank, rounds: None, image: None, read };
             let program = Program::Command(command);
             let reading = super::read(&program, log.as_bytes()).unwrap();
-            outcome(&end("COMPLETED"), &search(program, &["other", "rate"]), &[reading])
+            let mut search = search(program, &["other", "rate"]);
+            search.better = stated.map(|better| ("rate".to_owned(), better)).into_iter().collect();
+            outcome(&end("COMPLETED"), &search, &[reading])
         };
+        let measured = |better: &str, log: &str| measured_as(better, None, log);
         let speed = |outcome| match outcome {
             SweepOutcome::Measured { busbw } => busbw,
             other => panic!("{other:?}"),
         };
         assert!((speed(measured("higher", "rate 40\nrate 10\ndone\n")) - 20.0).abs() < 1e-9);
         assert!((speed(measured("lower", "rate 40\nrate 10\ndone\n")) - 0.05).abs() < 1e-9);
+        let log = "rate 40\nrate 10\ndone\n";
+        assert!(
+            (speed(measured_as("none", Some(Better::Lower), log)) - 0.05).abs() < 1e-9,
+            "of the criteria"
+        );
+        assert!(matches!(measured("none", log), SweepOutcome::Void { .. }), "no direction is known");
         for log in ["", "rate 40\n", "done\n", "rate 0\ndone\n", "rate nan\ndone\n"] {
             assert!(matches!(measured("higher", log), SweepOutcome::Void { .. }), "{log}");
         }

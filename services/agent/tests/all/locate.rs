@@ -233,6 +233,7 @@ fn search(count: usize, locate: Locate) -> NodeSearch {
             extra_args: Default::default(),
         }),
         metrics: Vec::new(),
+        better: Default::default(),
         job_attempt: Attempt::FIRST,
         locate,
         ends_at: Timestamp::from_millis(600_000),

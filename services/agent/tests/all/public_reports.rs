@@ -244,6 +244,7 @@ async fn drained(reported: &Job) -> Vec<String> {
         image: None,
         program: program(is_diagnosis),
         metrics: vec!["dcgm.memory".to_owned()],
+        better: Default::default(),
         job_attempt: Attempt::FIRST,
         locate: Locate { drain: Drain::Apply, drain_at_most: 6, ..Locate::default() },
         ends_at: Timestamp::from_millis(600_000),

@@ -3,5 +3,6 @@
 mod contract;
 mod node_logs;
 mod pins;
+mod pods;
 mod stated_gpus;
 mod support;

@@ -1,30 +1,12 @@
 //! A node that lost a GPU before the run: the judge compares the logs with the GPUs that the cluster's settings state.
 
-use std::{
-    io::Cursor,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
-use judge::Judge;
-use ledger::{Artefacts, MemoryStore, Store};
-use model::{
-    Attempt, Body, Cluster, ClusterAccess, Command, CommandId, CommandLine, Criteria, Every, JobEnd, Logs,
-    MetricCriterion, Node, OutputFormat, Program, Timestamp, metric::Better,
-};
+use ledger::{MemoryStore, Store};
+use model::{Criteria, Every, MetricCriterion, Node, metric::Better};
 use serde_json::{Value, json};
-use service::{Bus, BusError, Event, ManualClock, Publisher, Worker};
-use warehouse::memory::Memory;
 
-#[derive(Default)]
-struct Published(Mutex<Vec<Event>>);
-
-#[service::async_trait]
-impl Bus for Published {
-    async fn publish(&self, event: Event) -> Result<(), BusError> {
-        self.0.lock().unwrap().push(event);
-        Ok(())
-    }
-}
+use crate::support::{JudgedLogs, declared};
 
 /// The judge's answer for one node whose log has these GPUs.
 async fn judged(node: Node, gpus: std::ops::Range<u32>, criterion: MetricCriterion) -> Value {
@@ -37,55 +19,19 @@ async fn judged_in(
     better: &str,
     (node, gpus, criterion): (Node, std::ops::Range<u32>, MetricCriterion),
 ) -> Value {
-    let artefacts = Artefacts::new(store.clone());
-    let id: CommandId = "gpus-1.logs.1.start".parse().unwrap();
     let rows: String = gpus.map(|gpu| format!("gpu {gpu}: 100.5 GB/s\n")).collect();
     let log = format!("burnin node: {}\n{rows}done\n", node.name);
-    let object = artefacts.put(&id, "1/n1.log", Box::new(Cursor::new(log.into_bytes()))).await.unwrap();
-    let committed = artefacts.commit(&id, vec![object]).await.unwrap();
     let read = json!({
         "row": r"^gpu (?P<gpu>\d+): (?P<value>\S+) GB/s$", "end": "^done$", "name": "copy", "unit": "GB/s",
         "better": better, "scope": "gpu",
     });
-    let body = Body::RunJudge {
-        workflow: "gpus".to_owned(),
-        check: Some("memory".to_owned()),
-        requested_at: Some(Timestamp::from_millis(0)),
-        logs: Logs { manifest: committed.name, sha256: committed.digest.sha256, objects: 1, size_bytes: 0 },
-        job_attempt: Attempt::FIRST,
-        job: JobEnd {
-            state: "COMPLETED".to_owned(),
-            exit_code: Some(0),
-            signal: None,
-            started_at: None,
-            ended_at: None,
-            nodes: Vec::new(),
-        },
-        program: Program::Command(CommandLine {
-            argv: vec!["./copy".to_owned()],
-            every: Every::Node,
-            rounds: None,
-            image: None,
-            read: OutputFormat::Declared(read),
-        }),
-        spec: None,
-        cluster: Cluster {
-            name: "hall".to_owned(),
-            nodes: vec![node],
-            access: ClusterAccess::processes("/tmp"),
-        },
-        image: None,
-        criteria: Box::new(Criteria { metrics: vec![criterion], ..Criteria::named("memory") }),
-        baseline: None,
-        soak: None,
+    let case = JudgedLogs {
+        logs: vec![("1/n1.log".to_owned(), log.into_bytes())],
+        nodes: vec![node],
+        program: declared(Every::Node, read),
+        criteria: Criteria { metrics: vec![criterion], ..Criteria::named("memory") },
     };
-    let command = Command { id: "gpus-1.verdict.1.start".parse().unwrap(), body };
-    let published = Arc::<Published>::default();
-    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
-    let judge = Judge::new(Artefacts::new(store), Arc::<Memory>::default());
-    judge.perform(&command, &Publisher::new("judge", published.clone(), clock)).await.unwrap();
-    let published = published.0.lock().unwrap();
-    serde_json::to_value(&published[0]).unwrap()["data"].clone()
+    case.answer(store).await
 }
 
 #[tokio::test]

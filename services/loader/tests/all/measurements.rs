@@ -1,11 +1,6 @@
 //! The measurements that the judge stored load the same rows as the logs.
 
-use std::{
-    fs,
-    io::Cursor,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{fs, path::Path, sync::Arc};
 
 use ledger::{Artefacts, MemoryStore, Store};
 use loader::Loader;
@@ -13,22 +8,10 @@ use measurements::{Measurements, ParsedLog};
 use model::{
     Attempt, Body, Command, CommandId, Logs, MeasurementsFile, RunId, Timestamp, Verdict, VerdictReached,
 };
-use service::{Bus, BusError, Event, ManualClock, Publisher, Worker};
+use test_support::{answer, committed};
 use warehouse::{MeasurementRow, Sqlite, Warehouse, memory::Memory};
 
 const RUN: &str = "samples-1";
-
-/// Keeps the published events.
-#[derive(Default)]
-struct Published(Mutex<Vec<Event>>);
-
-#[service::async_trait]
-impl Bus for Published {
-    async fn publish(&self, event: Event) -> Result<(), BusError> {
-        self.0.lock().unwrap().push(event);
-        Ok(())
-    }
-}
 
 /// A bucket with every sample as a committed log.
 async fn samples() -> (Arc<MemoryStore>, Logs) {
@@ -41,12 +24,10 @@ async fn samples() -> (Arc<MemoryStore>, Logs) {
         for entry in fs::read_dir(samples).unwrap() {
             let path = entry.unwrap().path();
             let name = format!("1/{folder}-{}", path.file_name().unwrap().to_str().unwrap());
-            let body = Box::new(Cursor::new(fs::read(path).unwrap()));
-            objects.push(artefacts.put(&id, &name, body).await.unwrap());
+            objects.push((name, fs::read(path).unwrap()));
         }
     }
-    let committed = artefacts.commit(&id, objects).await.unwrap();
-    let logs = Logs { manifest: committed.name, sha256: committed.digest.sha256, objects: 0, size_bytes: 0 };
+    let logs = committed(&artefacts, &id, objects).await;
     (store, logs)
 }
 
@@ -98,11 +79,7 @@ async fn load_into(
         verdict: Some(verdict),
     };
     let command = Command { id: format!("{RUN}.results.1.start").parse().unwrap(), body };
-    let published = Arc::<Published>::default();
-    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
-    loader.perform(&command, &Publisher::new("loader", published.clone(), clock)).await.unwrap();
-    let published = published.0.lock().unwrap();
-    serde_json::to_value(&published[0]).unwrap()
+    answer(&loader, &command).await
 }
 
 #[tokio::test]
