@@ -42,7 +42,6 @@ impl Server {
         let token_command = std::env::var(TOKEN_COMMAND).ok().filter(|command| !command.is_empty());
         let token = match std::env::var(TOKEN) {
             Ok(token) => Some(token),
-            Err(_) if token_command.is_some() => None,
             Err(_) => local_token(url, data)?,
         };
         let authorization = Mutex::new(token.map(|token| bearer(TOKEN, &token)).transpose()?);

@@ -95,6 +95,13 @@ fn pairs_of_metrics(
         true => known.clone(),
         false => input.metrics.iter().map(String::as_str).collect(),
     };
+    for (file, reading) in input.files.iter().zip(&readings).chain(input.reference.iter().zip(&healthy)) {
+        let failed = reading.findings.iter().any(|finding| finding.code == PAIR_FAILED);
+        if !failed && pair_metrics(std::slice::from_ref(reading)).is_disjoint(&chosen) {
+            let wanted = chosen.iter().copied().collect::<Vec<_>>().join(", ");
+            return Err(CliError::usage(format!("{}: has no {wanted}; repeat the test", file.display())));
+        }
+    }
     for metric in &chosen {
         let mut units = units_of_pairs(&readings, metric);
         units.extend(units_of_pairs(&healthy, metric));

@@ -10,7 +10,7 @@ use std::{
 use ::judge::LogReader;
 use measure::evidence::EvidenceFilter;
 use model::{
-    measurement::{self, Column, LogEnd, PartialHalf, Placement, Reading, Row, Table},
+    measurement::{self, Column, LogEnd, NodesOfHosts, PartialHalf, Placement, Reading, Row, Table},
     metric::{Finding, Metric, Scope, Severity},
 };
 use serde::Serialize;
@@ -136,6 +136,7 @@ fn content(log: &Path, format: &ReadFormat) -> Result<(Reading, Vec<measure::Mat
                 ReadFormat::Known(format) => (measure::read_as(format, &mut input)?, Vec::new()),
                 ReadFormat::Detected => (measure::read(&mut input)?, Vec::new()),
             };
+            reading.name_nodes(&NodesOfHosts::of_logs([&input.take_hosts()]));
             reading.evidence = input.finish();
             Ok((reading, matched))
         })
@@ -244,6 +245,12 @@ fn io_error(error: csv::Error) -> io::Error {
 pub fn listen(log: &Path, format: &ReadFormat) -> Result<(Reading, verdict::Clues), CliError> {
     body(log)
         .and_then(|input| format.reader().listen(input))
+        .map(|(mut reading, mut clues)| {
+            let nodes = NodesOfHosts::of_logs([&clues.nodes_of_hosts]);
+            reading.name_nodes(&nodes);
+            clues.name_nodes(&nodes);
+            (reading, clues)
+        })
         .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", log.display())))
 }
 

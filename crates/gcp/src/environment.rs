@@ -6,6 +6,8 @@
 //! | `K_SERVICE`, `K_REVISION` | set by Cloud Run; without them `platform` restricts the listener to
 //! 127.0.0.1 |
 //! | `BURNIN_AUTH` | authentication of callers: `platform` or `oidc`; no default |
+//! | `BURNIN_TOKENS` | with `platform` outside Cloud Run: `verified` if a proxy on this host verifies the tokens of callers, as
+//! Cloud Run does |
 //! | `BURNIN_AUDIENCE`, `BURNIN_CALLERS` | with `oidc`: required audience of tokens and accepted callers, see
 //! [`Callers`] |
 //! | `BURNIN_PROJECT` | project of the Pub/Sub topics |
@@ -143,6 +145,8 @@ pub struct Platform {
     pub auth: Auth,
     /// Whether the process runs on Cloud Run.
     pub on_cloud_run: bool,
+    /// Whether the platform has verified the callers' tokens before it forwards a request.
+    pub are_tokens_verified: bool,
     /// Deployed revision.
     pub revision: Option<String>,
     /// The project of the topics.
@@ -162,6 +166,16 @@ pub struct Platform {
     pub otlp: Option<String>,
     /// Subscription to pull, if any.
     pub pull: Option<Pull>,
+}
+
+struct VerifiedTokens;
+
+impl FromStr for VerifiedTokens {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        (text == "verified").then_some(Self).ok_or("verified, or no value")
+    }
 }
 
 enum LogFormatName {
@@ -189,6 +203,7 @@ impl Platform {
         let port = env.or("PORT", 8080);
         let auth = Auth::read(env);
         let service = env.optional::<String>("K_SERVICE");
+        let tokens = env.optional::<VerifiedTokens>("BURNIN_TOKENS");
         let revision = env.optional("K_REVISION");
         let project = env.required("BURNIN_PROJECT");
         let topics = env.or("BURNIN_TOPICS", "burnin-".to_owned());
@@ -209,6 +224,7 @@ impl Platform {
         Some(Self {
             port: port?,
             auth: auth?,
+            are_tokens_verified: service.as_ref()?.is_some() || tokens?.is_some(),
             on_cloud_run: service?.is_some(),
             revision: revision?,
             project,

@@ -24,9 +24,9 @@ const BY_PROGRAM: &str = "authorization";
 
 /// Reads the callers that the platform has verified.
 pub struct PlatformCallers {
-    /// Whether every request has a verified token. Elsewhere the platform is the loopback address, and a request without a token is
-    /// admitted without a name.
-    pub on_cloud_run: bool,
+    /// Whether the platform has verified the token of every request. Elsewhere the platform is the loopback address, and callers have no
+    /// name.
+    pub are_tokens_verified: bool,
 }
 
 #[derive(Deserialize)]
@@ -42,15 +42,14 @@ impl Authenticator for PlatformCallers {
     async fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
         let by_proxy = headers.get(BY_PROXY);
         check_origin(method, headers, by_proxy.is_some())?;
+        if !self.are_tokens_verified {
+            return Ok(Caller { email: model::UNNAMED.to_owned(), subscription: None });
+        }
         let header = by_proxy.or_else(|| headers.get(BY_PROGRAM));
-        let email = match header.map(|value| account(value.to_str().unwrap_or_default())) {
-            Some(Some(email)) => email,
-            Some(None) => {
-                return Err(Denied::Unproven("the token has neither an address nor a subject".to_owned()));
-            }
-            None if self.on_cloud_run => return Err(Denied::Unproven("the token is missing".to_owned())),
-            None => model::UNNAMED.to_owned(),
-        };
+        let header = header.ok_or_else(|| Denied::Unproven("the token is missing".to_owned()))?;
+        let email = account(header.to_str().unwrap_or_default());
+        let email = email
+            .ok_or_else(|| Denied::Unproven("the token has neither an address nor a subject".to_owned()))?;
         Ok(Caller { email, subscription: None })
     }
 }
@@ -96,10 +95,14 @@ mod tests {
         format!("Bearer e30.{}.SIGNATURE_REMOVED_BY_GOOGLE", URL_SAFE_NO_PAD.encode(claims))
     }
 
-    async fn admit(on_cloud_run: bool, method: Method, headers: &[(&str, &str)]) -> Result<String, Denied> {
+    async fn admit(
+        are_tokens_verified: bool,
+        method: Method,
+        headers: &[(&str, &str)],
+    ) -> Result<String, Denied> {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let headers: HeaderMap = headers.collect();
-        let callers = PlatformCallers { on_cloud_run };
+        let callers = PlatformCallers { are_tokens_verified };
         callers.admit(&method, &headers).await.map(|caller| caller.email)
     }
 
@@ -115,7 +118,9 @@ mod tests {
         );
         let numbered = bearer(r#"{"sub":"117"}"#);
         assert_eq!(admit(true, Method::GET, &[(BY_PROGRAM, &numbered)]).await.unwrap(), "117");
-        assert_eq!(admit(false, Method::GET, &[]).await.unwrap(), model::UNNAMED);
+        for headers in [&[] as &[_], &[(BY_PROGRAM, ann.as_str())], &[(BY_PROGRAM, "Basic YTpi")]] {
+            assert_eq!(admit(false, Method::GET, headers).await.unwrap(), model::UNNAMED);
+        }
         for wrong in
             ["", "Bearer", "Bearer e30", "Bearer e30.!.x", "Basic YTpi", &bearer("{}"), &bearer("[]")]
         {
@@ -157,7 +162,7 @@ mod tests {
             let headers = [&[(BY_PROXY, ann.as_str())], headers].concat();
             assert!(admit(true, method.clone(), &headers).await.is_ok(), "{method} {headers:?}");
         }
-        // A browser cannot add this token to a request of another site; one that does is not a program.
+        // Programs send no `Origin`.
         let denied = admit(true, Method::POST, &[(BY_PROGRAM, &ann), origin]).await;
         assert!(matches!(denied, Err(Denied::CrossSite(_))));
     }

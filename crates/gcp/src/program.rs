@@ -156,10 +156,10 @@ async fn live(
     let parking: Arc<dyn DeadLetters> = Arc::new(StoreParking::new(parking, clock));
     let (address, doorkeeper): (_, Arc<dyn Authenticator>) = match platform.auth {
         Auth::Platform => {
-            let on_cloud_run = platform.on_cloud_run;
-            // Outside Cloud Run tokens are not verified, so only local callers are accepted.
-            let address = if on_cloud_run { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
-            (address, Arc::new(PlatformCallers { on_cloud_run }))
+            // Outside Cloud Run only local callers are accepted.
+            let address = if platform.on_cloud_run { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+            let are_tokens_verified = platform.are_tokens_verified;
+            (address, Arc::new(PlatformCallers { are_tokens_verified }))
         }
         Auth::Oidc { audience, callers } => {
             let keys = Keys::new(Published::at(GOOGLE), Arc::clone(&wiring.clock));

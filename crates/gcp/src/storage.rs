@@ -198,7 +198,10 @@ impl ClientState {
         let look = async { self.rest().await?.page((name, ""), false, None).await };
         // Names are in order, so the name itself would be the first.
         let listed = tokio::time::timeout(self.patience.look, look).await;
-        matches!(listed, Ok(Ok((names, _))) if names.first().is_none_or(|first| first != name))
+        match listed {
+            Ok(Ok((names, next))) => names.first().map_or(next.is_none(), |first| first != name),
+            _ => false,
+        }
     }
 
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {

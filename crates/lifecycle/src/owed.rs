@@ -1,5 +1,7 @@
 //! Pending commands of a run.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use model::{
     Body, CheckIndex, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, Locate, NodeSearch, SoakRounds,
     Span, Stage, Step, Timestamp, Verb, planted,
@@ -192,8 +194,16 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     let benchmark = state.workflow.benchmark_of(check)?;
     let retest = state.workflow.retest.clone();
     let metrics = benchmark.criteria.metrics.iter().filter(|_| benchmark.program.command().is_some());
-    let directed =
-        metrics.clone().filter_map(|criterion| Some((criterion.metric.clone(), criterion.better?)));
+    let (mut directed, mut conflicting) = (BTreeMap::new(), BTreeSet::new());
+    for criterion in metrics.clone() {
+        // Criteria may select values of a metric by labels; the agent knows only the metric.
+        let other =
+            criterion.better.map(|better| *directed.entry(criterion.metric.clone()).or_insert(better));
+        if other != criterion.better {
+            conflicting.insert(criterion.metric.clone());
+        }
+    }
+    directed.retain(|metric, _| !conflicting.contains(metric));
     let locate = state.workflow.locate.or_else(|| retest.as_ref().map(|_| Locate::default()))?;
     let cluster = state.attempt(Stage::Cluster);
     let drained = match planted("earlier_drains_are_ignored") {
@@ -205,7 +215,7 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
         cluster: state.cluster()?.clone(),
         image: state.image().cloned(),
         program: benchmark.program.clone(),
-        better: directed.collect(),
+        better: directed,
         metrics: metrics.map(|criterion| criterion.metric.clone()).collect(),
         environment: benchmark.environment.clone(),
         job_attempt: state.attempt(Stage::Job.of(check)),

@@ -262,7 +262,8 @@ impl OpenMetrics {
             // The identity of a GPU, by the labels of dcgm-exporter (NVIDIA/dcgm-exporter, internal/pkg/rendermetrics/render_metrics.go at
             // 4.5.3-4.8.2). As labels they would prevent each comparison of GPUs.
             put = match label.to_ascii_lowercase().as_str() {
-                "gpu" | "device" if gpu.is_some() => put,
+                "gpu" if gpu.is_some() => put,
+                "device" if gpu.is_some_and(|gpu| *value == format!("nvidia{gpu}")) => put,
                 "uuid" if gpu.is_some() => put.subject(|subject| subject.serial = Some(short(value).into())),
                 "pci_bus_id" if gpu.is_some() => {
                     put.subject(|subject| subject.bus_id = Some(short(value).into()))

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    NodeEvidence,
+    Cluster, Node, NodeEvidence,
     metric::{Finding, Gpu, Metric, Scope, Subject},
 };
 
@@ -157,13 +157,28 @@ impl NodesOfHosts {
         Self(all.into_iter().filter_map(only).collect())
     }
 
-    /// The node of a host; a program may print the name without the domain. `None` if the name stays.
+    /// Only the hosts that can belong to a node of this cluster: any program may print such a line. A node is no host of another node,
+    /// and if all names are known, the node is one of them.
+    #[must_use]
+    pub fn within(mut self, cluster: &Cluster) -> Self {
+        let known = cluster.nodes.iter().map(|node| node.name.as_str());
+        let known: BTreeSet<_> = known.filter(|name| !Node::is_placeholder(name)).collect();
+        let are_all_known = !known.is_empty() && known.len() == cluster.nodes.len();
+        self.0.retain(|host, node| {
+            !known.contains(host.as_str()) && (!are_all_known || known.contains(&**node))
+        });
+        self
+    }
+
+    /// The node of a host; a program may print the name without the domain. `None` if the name stays, as that of hosts of several
+    /// domains.
     #[must_use]
     pub fn of(&self, host: &str) -> Option<&Arc<str>> {
         let with_domain = || {
             let start = format!("{host}.");
-            let (name, node) = self.0.range(start.clone()..).next()?;
-            name.starts_with(&start).then_some(node)
+            let mut nodes = self.0.range(start.clone()..).take_while(|(name, _)| name.starts_with(&start));
+            let (_, first) = nodes.next()?;
+            nodes.all(|(_, node)| node == first).then_some(first)
         };
         self.0.get(host).or_else(with_domain)
     }
@@ -380,6 +395,7 @@ pub fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ClusterAccess;
 
     #[test]
     fn a_host_of_several_nodes_keeps_its_name() {
@@ -397,5 +413,26 @@ mod tests {
         let mut hosts: BTreeSet<_> = ["vm", "pod-1", "n1"].map(str::to_owned).into();
         nodes.rename(&mut hosts);
         assert_eq!(hosts, ["n1", "vm"].map(str::to_owned).into());
+        // Hosts of two domains.
+        let nodes =
+            NodesOfHosts::of_logs([&log(&[("gpu-a.rack1.x", "10.0.0.1"), ("gpu-a.rack2.x", "10.0.0.2")])]);
+        assert_eq!(nodes.of("gpu-a"), None);
+        assert_eq!(nodes.of("gpu-a.rack2.x").map(ToString::to_string).as_deref(), Some("10.0.0.2"));
+    }
+
+    #[test]
+    fn a_program_cannot_rename_a_node_of_the_cluster() {
+        let named = |nodes: &[&str], host: &str, node: &str| {
+            let nodes = nodes.iter().map(|name| Node::new(*name, 8)).collect();
+            let access = ClusterAccess::processes("/c");
+            let cluster = Cluster { name: "c".to_owned(), nodes, access };
+            let log = BTreeMap::from([(host.to_owned(), BTreeSet::from([node.to_owned()]))]);
+            NodesOfHosts::of_logs([&log]).within(&cluster).of(host).map(ToString::to_string)
+        };
+        assert_eq!(named(&["n1", "n2"], "pod-0", "n1").as_deref(), Some("n1"));
+        assert_eq!(named(&["n1", "n2"], "n2", "n1"), None);
+        assert_eq!(named(&["n1", "n2"], "pod-0", "n3"), None);
+        // The scheduler chooses the nodes.
+        assert_eq!(named(&["any-0", "any-1"], "pod-0", "n3").as_deref(), Some("n3"));
     }
 }

@@ -62,7 +62,7 @@ pub struct Service {
     pub parking: Arc<dyn DeadLetters>,
     /// Tasks that a scheduler starts at `/chores/{name}`.
     pub chores: Vec<Arc<dyn PeriodicTask>>,
-    /// Authenticates callers; `None` if the platform does.
+    /// Authenticates callers; `None`: every caller is admitted without a name.
     pub doorkeeper: Option<Arc<dyn Authenticator>>,
     /// Telemetry to flush before each response: afterwards the platform may suspend the CPU.
     pub telemetry: Option<Arc<Telemetry>>,

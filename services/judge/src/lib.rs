@@ -17,8 +17,8 @@ use std::{borrow::Cow, sync::Arc};
 use ledger::{ArtefactError, Artefacts, ObjectReader};
 use measurements::{Measurements, ParsedLog};
 use model::{
-    Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
-    Logs, ManifestObject, Program, SoakRound, SoakRounds, Timestamp, VerdictReached, VerdictSuspect,
+    Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Every, Fact, Failure, Image,
+    JobEnd, Logs, ManifestObject, Program, SoakRound, SoakRounds, Timestamp, VerdictReached, VerdictSuspect,
     measurement::{NodesOfHosts, Reading},
 };
 use pins::{InForce, Pins};
@@ -203,11 +203,15 @@ impl Judge {
             Ok((reading, clues))
         };
         let mut parsed = self.artefacts.logs(case.logs, case.job_attempt, parse).await?;
-        // nccl-tests in a pod print its name. The log of one pod may have the measurements of all, and each names its own node.
-        let nodes = NodesOfHosts::of_logs(parsed.iter().map(|(_, (_, clues))| &clues.nodes_of_hosts));
-        for (_, (reading, clues)) in &mut parsed {
-            reading.name_nodes(&nodes);
-            clues.name_nodes(&nodes);
+        // nccl-tests in a pod print its name. The log of one pod may have the measurements of all, and each names its own node. Before
+        // programs on each node and on pairs nothing prints such lines.
+        if case.program.command().is_none_or(|command| command.every == Every::Rank) {
+            let nodes = NodesOfHosts::of_logs(parsed.iter().map(|(_, (_, clues))| &clues.nodes_of_hosts));
+            let nodes = nodes.within(case.cluster);
+            for (_, (reading, clues)) in &mut parsed {
+                reading.name_nodes(&nodes);
+                clues.name_nodes(&nodes);
+            }
         }
         let of = |(object, (reading, clues)): (ManifestObject, _)| {
             (ParsedLog { log: object.name, sha256: object.sha256, reading }, clues)

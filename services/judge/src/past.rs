@@ -4,8 +4,11 @@
 use model::Span;
 use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
 
-use crate::standard::{MAX_RUNS, SINCE};
-
+/// Maximum number of runs in a baseline. The baseline is then fixed: a moving baseline would hide a drift of its
+/// cluster.
+pub(crate) const MAX_RUNS: u32 = 20;
+/// Maximum number of later runs searched for a change.
+pub(crate) const SINCE: u32 = 200;
 /// Maximum number of values of all earlier runs that are read. The judge keeps 8 bytes of each: 64 MiB. A run of a large fleet has fewer
 /// earlier runs: with 2,048 nodes, eight GPUs and five metrics 102, for which a judge reached 179 MiB in all.
 const VALUES: usize = 1 << 23;
@@ -35,13 +38,18 @@ impl Extent {
 }
 
 /// Reads the oldest and the newest runs before a run with `values` values, oldest first. `wanted` states workflow, identity and time.
+/// Earlier runs may be larger, for example if this one ended early: the oldest and the newest one are read first, and an answer
+/// with larger runs makes the next answers smaller.
 pub(crate) async fn each(
     history: &dyn Warehouse,
     wanted: PastQuery,
     values: usize,
     mut visit: impl FnMut(Past),
 ) -> Result<(), warehouse::Error> {
-    let Extent { runs, of_answer } = Extent::of(values);
+    let ends = PastQuery { oldest: 1, newest: 1, measured: MeasurementKind::Metrics, ..wanted.clone() };
+    let earlier = history.past(&ends).await?.iter().map(|past| past.metrics.len()).max();
+    let mut largest = values.max(earlier.unwrap_or(0));
+    let Extent { runs, of_answer } = Extent::of(largest);
     let wanted = PastQuery { oldest: runs, newest: runs, ..wanted };
     if of_answer >= 2 * runs {
         let query = PastQuery { measured: MeasurementKind::Metrics, ..wanted };
@@ -51,28 +59,36 @@ pub(crate) async fn each(
     let listed = history.past(&PastQuery { measured: MeasurementKind::Nothing, ..wanted.clone() }).await?;
     // Other runs may be between the oldest and the newest ones, so no answer has runs of both.
     let (oldest, newest) = listed.split_at(listed.len().min(runs as usize));
-    for part in [oldest, newest].into_iter().flat_map(|runs| runs.chunks(of_answer as usize)) {
-        let Some(last) = part.last().and_then(|past| past.requested_at) else { continue };
-        let query = PastQuery {
-            before: last + Span::from_millis(1),
-            oldest: 0,
-            newest: u32::try_from(part.len()).unwrap_or(u32::MAX),
-            measured: MeasurementKind::Metrics,
-            ..wanted.clone()
-        };
-        let answer = history.past(&query).await?;
-        // A run that was loaded after the list was read may have taken the place of a listed one.
-        answer
-            .into_iter()
-            .filter(|past| part.iter().any(|listed| listed.run == past.run))
-            .for_each(&mut visit);
+    for mut rest in [oldest, newest] {
+        while !rest.is_empty() {
+            let (part, later) = rest.split_at(rest.len().min(Extent::of(largest).of_answer as usize));
+            rest = later;
+            let Some(last) = part.last().and_then(|past| past.requested_at) else { continue };
+            let query = PastQuery {
+                before: last + Span::from_millis(1),
+                oldest: 0,
+                newest: u32::try_from(part.len()).unwrap_or(u32::MAX),
+                measured: MeasurementKind::Metrics,
+                ..wanted.clone()
+            };
+            let answer = history.past(&query).await?;
+            largest = answer.iter().map(|past| past.metrics.len()).fold(largest, usize::max);
+            // A run that was loaded after the list was read may have taken the place of a listed one.
+            answer
+                .into_iter()
+                .filter(|past| part.iter().any(|listed| listed.run == past.run))
+                .for_each(&mut visit);
+        }
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
+    use std::{
+        ops::Range,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
 
     use model::{
         Criteria, Timestamp, Verdict,
@@ -100,11 +116,17 @@ mod tests {
     struct Fleet {
         nodes: u32,
         metrics: u32,
+        /// Number of runs in the largest answer with metrics.
+        largest: AtomicUsize,
     }
 
     const RUNS: u32 = 1_000;
 
     impl Fleet {
+        fn of(nodes: u32, metrics: u32) -> Self {
+            Self { nodes, metrics, largest: AtomicUsize::new(0) }
+        }
+
         fn values(&self) -> Vec<Metric> {
             let places = (0..self.nodes).flat_map(|node| (0..8).map(move |gpu| (node, gpu)));
             let metric = |(node, gpu): (u32, u32), metric: u32| Metric {
@@ -169,6 +191,9 @@ mod tests {
             };
             let metrics = || if is_read { self.values() } else { Vec::new() };
             let past = |run: u32| Past { metrics: metrics(), ..Past::of(&verdict(run), &[], &[]) };
+            if is_read {
+                self.largest.fetch_max(oldest.len() + newest.len(), Ordering::Relaxed);
+            }
             Ok(oldest.chain(newest).map(past).collect())
         }
 
@@ -190,7 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_and_the_newest_runs_are_read_once_and_in_order() {
-        let fleet = Fleet { nodes: 1, metrics: 1 };
+        let fleet = Fleet::of(1, 1);
         let names = |runs: Range<u32>| runs.map(|run| format!("run-{run:04}"));
         // In one answer; in answers of 26 runs, of which the last one has fewer; in answers of one run.
         for (values, half) in [(8, 200), (5_000, 200), (200_000, 20)] {
@@ -199,6 +224,15 @@ mod tests {
             let expected: Vec<_> = names(0..half).chain(names(RUNS - half..RUNS)).collect();
             assert_eq!(read, expected, "{values}");
         }
+    }
+
+    /// A run that ended early has fewer values than the earlier runs.
+    #[tokio::test]
+    async fn answers_are_bounded_by_the_earlier_runs() {
+        let fleet = Fleet::of(512, 1);
+        let mut read = 0;
+        each(&fleet, wanted(), 1, |_| read += 1).await.unwrap();
+        assert_eq!((read, fleet.largest.into_inner()), (400, 32));
     }
 
     fn peak_mib() -> u64 {
@@ -212,7 +246,7 @@ mod tests {
     #[tokio::test]
     async fn the_history_of_a_fleet_is_read_in_bounded_memory() {
         let of = |name: &str, default| std::env::var(name).map_or(default, |number| number.parse().unwrap());
-        let fleet = Fleet { nodes: of("JUDGED_NODES", 512), metrics: of("JUDGED_METRICS", 1) };
+        let fleet = Fleet::of(of("JUDGED_NODES", 512), of("JUDGED_METRICS", 1));
         let reading = fleet.reading();
         let (before, setup) = (peak_mib(), Fingerprint::default());
         let of = ("w", &setup, Some(wanted().before));

@@ -15,17 +15,12 @@ use verdict::{
 };
 use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
 
-use crate::past;
+use crate::past::{self, MAX_RUNS, SINCE};
 
 /// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
 /// Number of passed runs from which missing repeatability is reported.
 const ENOUGH: usize = 10;
-/// Maximum number of runs in a baseline. The baseline is then fixed: a moving baseline would hide a drift of its
-/// cluster.
-pub(crate) const MAX_RUNS: u32 = 20;
-/// Maximum number of later runs searched for a change.
-pub(crate) const SINCE: u32 = 200;
 
 /// A baseline and the later runs.
 #[derive(Debug, Default)]
@@ -92,7 +87,7 @@ pub async fn own(
         let visit = |past: Past| {
             let past = direct(past);
             let own = baseline.fleet_levels([&past.metrics[..]]);
-            levels.extend(own.into_iter().map(|levels| (past.run.clone(), levels)));
+            levels.extend(own.into_iter().map(|levels| (past.run.clone(), past.requested_at, levels)));
         };
         past::each(history, wanted, values, visit).await?;
         return Ok(fixed.over_metrics(levels));
@@ -111,24 +106,27 @@ pub async fn own(
 
 impl Fixed {
     fn over(self, past: &[Past]) -> Own {
-        let since = &past[self.first(past.iter().map(|past| past.run.as_str()))..];
+        let since = &past[self.first(past.iter().map(|past| (past.run.as_str(), past.requested_at)))..];
         let Self { baseline, pin } = self;
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
         Own { baseline: Some(baseline.with_fleets()), earlier, pin, ..Own::default() }
     }
 
     /// `levels`: those of each earlier run.
-    fn over_metrics(self, mut levels: Vec<(String, Vec<Option<f64>>)>) -> Own {
-        let first = self.first(levels.iter().map(|(run, _)| run.as_str()));
-        let earlier_metrics = levels.drain(first..).map(|(_, levels)| levels).collect();
+    fn over_metrics(self, mut levels: Vec<(String, Option<Timestamp>, Vec<Option<f64>>)>) -> Own {
+        let first = self.first(levels.iter().map(|(run, at, _)| (run.as_str(), *at)));
+        let earlier_metrics = levels.drain(first..).map(|(_, _, levels)| levels).collect();
         let Self { baseline, pin } = self;
         Own { baseline: Some(baseline.with_fleets()), earlier_metrics, pin, ..Own::default() }
     }
 
-    /// Position of the first run of the history: a pin replaces the runs up to the pinned one.
-    fn first<'a>(&self, mut runs: impl Iterator<Item = &'a str>) -> usize {
-        let pinned = self.pin.as_ref().and_then(|pin| runs.position(|run| run == pin.run.as_str()));
-        pinned.map_or(0, |at| at + 1)
+    /// Position of the first run of the history: a pin replaces the runs up to the pinned one. If that run was not read, because it is
+    /// between the oldest and the newest ones, the history starts after the time of the pin.
+    fn first<'a>(&self, runs: impl Iterator<Item = (&'a str, Option<Timestamp>)> + Clone) -> usize {
+        let Some(pin) = &self.pin else { return 0 };
+        let pinned = runs.clone().position(|(run, _)| run == pin.run.as_str());
+        pinned
+            .map_or_else(|| runs.take_while(|(_, at)| at.is_some_and(|at| at <= pin.at)).count(), |at| at + 1)
     }
 }
 

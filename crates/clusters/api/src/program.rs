@@ -38,7 +38,7 @@ pub fn rounds_of_pairs(program: &Program) -> Option<u32> {
 fn host() -> String {
     format!(
         "if [[ {LOCAL_RANK} == 0 && -n ${{BURNIN_NODE_NAME:-}} ]] && burnin_host=$(hostname) && \
-         [[ ${{burnin_host%%.*}} != \"${{BURNIN_NODE_NAME%%.*}}\" ]]; then\n  \
+         [[ $burnin_host != \"$BURNIN_NODE_NAME\" ]]; then\n  \
          printf 'burnin host: %s %s\\n' \"$burnin_host\" \"$BURNIN_NODE_NAME\"\nfi\n"
     )
 }

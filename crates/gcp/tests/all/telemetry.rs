@@ -129,6 +129,7 @@ async fn push_one() {
         port: 0,
         auth: Auth::Platform,
         on_cloud_run: false,
+        are_tokens_verified: false,
         revision: Some("builder-00007".to_owned()),
         project: "p".to_owned(),
         topics: "burnin-".to_owned(),

@@ -7,7 +7,7 @@
 pub mod catalogue;
 mod cause;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use model::{Verdict, count, measurement::Reading};
 use schemars::JsonSchema;
@@ -199,8 +199,12 @@ fn missing_nodes(evidence: &RunEvidence<'_>) -> Vec<String> {
     names.difference(&there).map(|name| (*name).to_owned()).collect()
 }
 
+/// The name without its domain; addresses stay.
 fn short(host: &str) -> &str {
-    host.split('.').next().unwrap_or(host)
+    match host.parse::<IpAddr>() {
+        Ok(_) => host,
+        Err(_) => host.split('.').next().unwrap_or(host),
+    }
 }
 
 /// Causes known only from the scheduler.

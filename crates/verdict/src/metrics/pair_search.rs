@@ -55,11 +55,14 @@ pub fn from_pair_metrics(
             Some((a, b))
         };
         for metric in reading.metrics.iter().filter(|metric| metrics.contains(&*metric.name)) {
-            let Some((speed, expected)) = speed(metric).zip(expected.get(&comparable(metric))) else {
+            let has_direction = matches!(metric.better, Better::Higher | Better::Lower);
+            // Two GPUs without a direct connection have no value, which is normal.
+            if !has_direction || metric.unmeasurable.is_some() {
                 continue;
-            };
-            if let Some(pair) = named(&metric.subject) {
-                let (sum, count) = pairs.entry(pair).or_default();
+            }
+            let Some(pair) = named(&metric.subject) else { continue };
+            let (sum, count) = pairs.entry(pair).or_default();
+            if let Some((speed, expected)) = speed(metric).zip(expected.get(&comparable(metric))) {
                 *sum += (speed / expected).ln();
                 *count += 1;
             }
@@ -69,7 +72,10 @@ pub fn from_pair_metrics(
             results.push(PairResult { a, b, busbw: 0.0, ok: false });
         }
         for ((a, b), (sum, count)) in pairs {
-            results.push(PairResult { a, b, busbw: (sum / f64::from(count)).exp(), ok: true });
+            // A pair without a comparable value was not measured.
+            let ok = count > 0;
+            let busbw = if ok { (sum / f64::from(count)).exp() } else { 0.0 };
+            results.push(PairResult { a, b, busbw, ok });
         }
     }
     let mut located = from_pairs(&results, &PairOptions { expected_busbw: Some(1.0), ..*options });
@@ -173,6 +179,25 @@ mod tests {
             assert!(super::tests::located(&reading(better, good, good), &[]).healthy);
         }
         assert!(pair_metrics(&[reading(Better::None, 1.0, 2.0)]).is_empty());
+    }
+
+    #[test]
+    fn a_pair_without_a_comparable_value_failed() {
+        for better in [Better::Higher, Better::Lower] {
+            let mut one = reading(better, 50.0, 50.0);
+            for metric in one.metrics.iter_mut().filter(|metric| metric.subject.peer.as_deref() == Some("n3"))
+            {
+                metric.value = None;
+            }
+            let suspects = super::tests::located(&one, &[]).suspects;
+            let hosts: Vec<_> = suspects.iter().map(|suspect| suspect.host.as_deref()).collect();
+            assert_eq!(hosts, [Some("n3")]);
+            // Pairs of GPUs without a connection have no value either, and a reason.
+            for metric in one.metrics.iter_mut().filter(|metric| metric.value.is_none()) {
+                metric.unmeasurable = Some("N/A".into());
+            }
+            assert!(super::tests::located(&one, &[]).healthy);
+        }
     }
 
     #[test]
