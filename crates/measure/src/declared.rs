@@ -71,7 +71,7 @@ pub struct Declaration {
     /// Lines by which the program states that it cannot measure, with the groups of `row`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmeasurable: Vec<String>,
-    /// Exit statuses of a valid measurement.
+    /// Exit statuses of a valid measurement; 0 is one of them.
     #[serde(default = "zero")]
     pub exit: Vec<i32>,
 }
@@ -385,6 +385,13 @@ struct ReadCell<'a> {
 impl Lines for ProcessReader {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let rules = self.rules.clone();
+        if rules.begin.as_ref().is_some_and(|begin| begin.is_match(line.text)) {
+            self.matched(line, || "begin".to_owned());
+            self.begun = true;
+        }
+        if !self.begun {
+            return;
+        }
         if rules.json.is_some() {
             let mut json = std::mem::take(&mut self.json);
             let taken = json.line(line, b"{[", out, |root, out| self.document(root, line, out));
@@ -392,13 +399,6 @@ impl Lines for ProcessReader {
             if taken {
                 return;
             }
-        }
-        if rules.begin.as_ref().is_some_and(|begin| begin.is_match(line.text)) {
-            self.matched(line, || "begin".to_owned());
-            self.begun = true;
-        }
-        if !self.begun {
-            return;
         }
         for (at, regex) in rules.must_see.iter().enumerate() {
             if !self.seen[at] && regex.is_match(line.text) {
@@ -452,7 +452,9 @@ impl Lines for ProcessReader {
 
     fn finish(&mut self, out: &mut Out) -> LogEnd {
         let json = self.json.finish(LogEnd::Empty);
-        let ended = if self.rules.json.is_some() { json == LogEnd::Complete } else { self.ended };
+        // A document ends by itself; a mark that the rules state must follow it.
+        let needs_mark = self.rules.json.is_none() || self.rules.end.is_some();
+        let ended = (self.rules.json.is_none() || json == LogEnd::Complete) && (!needs_mark || self.ended);
         let seen = self.seen.iter().all(|seen| *seen);
         if ended && self.values > 0 && seen && !self.broken && self.begun {
             return LogEnd::Complete;

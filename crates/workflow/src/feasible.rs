@@ -134,6 +134,15 @@ impl FeasibilityFindings {
             let message = "false, but the criteria require checked data (`require_check`): the verdict would never be pass";
             self.add(FieldSource::Check(check), "workload.check", false, message.to_owned());
         }
+        if let (Some(root), Some(ranks)) = (workload.extra_args.root, ranks)
+            && root >= ranks
+        {
+            let message = format!(
+                "{root} is not a rank; the {ranks} ranks of the cluster are 0 to {}",
+                ranks.saturating_sub(1)
+            );
+            self.add(FieldSource::Check(check), "workload.extra_args.root", false, message);
+        }
         let sizes = measured(workload, ranks);
         self.bounds(check, criteria, workload, (ranks, sizes));
     }

@@ -171,8 +171,8 @@ impl Lint<'_> {
         if judged && declaration.better == Better::None {
             self.add("better", "is `none`, which is never judged, but criteria name the metric; write `higher`, `lower` or `exact`");
         }
-        if declaration.exit.is_empty() {
-            self.add("exit", "is empty, so that no exit status would be valid; write `[0]`");
+        if !declaration.exit.contains(&0) {
+            self.add("exit", "lacks 0, with which schedulers report a completed program; write `[0]`, and further statuses after it");
         }
         for (at, regex) in rules.context.iter().enumerate() {
             if regex.capture_names().flatten().next().is_none() {

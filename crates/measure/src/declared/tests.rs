@@ -131,6 +131,40 @@ fn tables_and_json_are_read() {
 }
 
 #[test]
+fn marks_around_a_json_document_bound_the_measurement() {
+    let json = JsonRule {
+        values: "$.gemm[*].tflops".to_owned(),
+        with: [("gpu", "gpu"), ("dtype", "dtype")]
+            .map(|(name, key)| (name.to_owned(), key.to_owned()))
+            .into(),
+    };
+    let document = |value: f64| {
+        format!("{{\"gemm\": [\n{{\"gpu\": 3, \"dtype\": \"bf16\", \"tflops\": {value}}}\n]}}\n")
+    };
+    let rule = Declaration {
+        row: None,
+        begin: Some("^start$".to_owned()),
+        end: Some("^done$".to_owned()),
+        json: Some(json),
+        unit: Some("TFLOP/s".to_owned()),
+        must_see: vec![],
+        context: vec![],
+        ..declaration()
+    };
+    let log = format!("{}start\n{}done\n", document(1.5), document(700.5));
+    let reading = read(&rule, &log);
+    let values: Vec<_> = reading.metrics.iter().map(|metric| metric.value).collect();
+    assert_eq!((reading.ended, values), (LogEnd::Complete, vec![Some(700.5)]), "a document before the start");
+    for length in 0..log.len() - 1 {
+        assert_ne!(read(&rule, &log[..length]).ended, LogEnd::Complete, "cut at byte {length}");
+    }
+    let again = format!("{log}{}", document(699.5));
+    assert_eq!(read(&rule, &again).ended, LogEnd::Truncated, "a document after the end");
+    let first = Declaration { begin: Some(r#"^\{"gemm""#.to_owned()), ..rule };
+    assert_eq!(read(&first, &log).ended, LogEnd::Complete);
+}
+
+#[test]
 fn unsound_declarations_are_refused() {
     let refused = |change: fn(&mut Declaration), field: &str| {
         let mut changed = declaration();
@@ -152,6 +186,7 @@ fn unsound_declarations_are_refused() {
     refused(|rule| rule.context = vec![], "scope");
     refused(|rule| rule.name = "Stream Triad".to_owned(), "name");
     refused(|rule| rule.exit = vec![], "exit");
+    refused(|rule| rule.exit = vec![3], "exit");
     refused(|rule| rule.fail = vec!["ok".to_owned(), "[".to_owned()], "fail[1]");
     refused(
         |rule| rule.json = Some(JsonRule { values: "gemm".to_owned(), with: BTreeMap::new() }),

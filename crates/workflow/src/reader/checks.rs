@@ -48,7 +48,7 @@ fn each<T>(list: impl IntoIterator<Item = T>) -> Vec<Option<T>> {
 impl<'a> WorkflowReader<'a> {
     pub(crate) fn benchmark(&mut self, benchmark: &BenchmarkFile) -> Option<Benchmark> {
         let BenchmarkFile { workload, criteria, baseline } = benchmark;
-        let program = Program::NcclTests(self.workload("benchmark", workload));
+        let program = Program::NcclTests(self.workload("benchmark", workload, &[]));
         self.measured("benchmark", program, criteria, baseline.as_deref())
     }
 
@@ -209,6 +209,7 @@ impl<'a> WorkflowReader<'a> {
 
     fn program(&mut self, field: &str, file: &CheckFile) -> Option<Program> {
         if let Some(workload) = &file.workload {
+            let collectives = file.matrix.as_ref().map_or(&[][..], |matrix| &matrix.collectives);
             let alone = [
                 ("command", !file.command.is_empty()),
                 ("every", file.every.is_some()),
@@ -219,7 +220,7 @@ impl<'a> WorkflowReader<'a> {
             for (name, _) in alone.iter().filter(|(_, is_set)| *is_set) {
                 self.complain(&format!("{field}.{name}"), "contradicts `workload`; remove one of them");
             }
-            return Some(Program::NcclTests(self.workload(field, workload)));
+            return Some(Program::NcclTests(self.workload(field, workload, collectives)));
         }
         if file.command.is_empty() {
             self.complain(
@@ -348,7 +349,8 @@ impl<'a> WorkflowReader<'a> {
         Some(Benchmark { program, criteria, baseline, environment: BTreeMap::new() })
     }
 
-    fn workload(&mut self, field: &str, workload: &WorkloadFile) -> Workload {
+    /// `collectives`: those of a matrix, which replace the collective of the workload.
+    fn workload(&mut self, field: &str, workload: &WorkloadFile, collectives: &[Collective]) -> Workload {
         let (ByteSize(min_bytes), ByteSize(max_bytes)) = (workload.min_bytes, workload.max_bytes);
         if min_bytes == 0 {
             self.complain(
@@ -356,21 +358,23 @@ impl<'a> WorkflowReader<'a> {
                 "must be at least 1: multiplying 0 gives no further sizes",
             );
         }
-        let reduces = matches!(
-            workload.collective,
-            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce
-        );
-        if workload.extra_args.op.is_some() && !reduces {
-            let message = format!("has no effect on {}, which reduces nothing", workload.collective.as_str());
-            self.complain(&format!("{field}.workload.extra_args.op"), message);
-        }
-        let has_root = matches!(
-            workload.collective,
-            Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter
-        );
-        if workload.extra_args.root.is_some() && !has_root {
-            let message = format!("has no effect on {}, which has no root", workload.collective.as_str());
-            self.complain(&format!("{field}.workload.extra_args.root"), message);
+        let of_matrix =
+            if collectives.is_empty() { std::slice::from_ref(&workload.collective) } else { collectives };
+        for collective in of_matrix {
+            let reduces =
+                matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce);
+            if workload.extra_args.op.is_some() && !reduces {
+                let message = format!("has no effect on {}, which reduces nothing", collective.as_str());
+                self.complain(&format!("{field}.workload.extra_args.op"), message);
+            }
+            let has_root = matches!(
+                collective,
+                Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter
+            );
+            if workload.extra_args.root.is_some() && !has_root {
+                let message = format!("has no effect on {}, which has no root", collective.as_str());
+                self.complain(&format!("{field}.workload.extra_args.root"), message);
+            }
         }
         if max_bytes < min_bytes {
             let (min, max) = (workload.min_bytes, workload.max_bytes);

@@ -351,3 +351,18 @@ fn options_of_nccl_tests_are_typed_and_checks_are_repeated() {
         assert!(message.contains(expected), "{extra}: {message}");
     }
 }
+
+#[test]
+fn options_of_nccl_tests_fit_each_collective_of_the_matrix() {
+    let with = |base: &str, matrix: &str| {
+        let workload = format!(
+            "workload: {{collective: {base}, min_bytes: 8, max_bytes: 64K, extra_args: {{op: max}}}}"
+        );
+        let matrix = format!("matrix: {{collectives: [{matrix}]}}");
+        read(&format!("{HEAD}checks: [{{name: a, {workload}, {matrix}, criteria: any.yaml}}]\n"))
+    };
+    let message = with("all_reduce", "all_reduce, all_gather").unwrap_err().join("\n");
+    assert!(message.contains("extra_args.op: has no effect on all_gather"), "{message}");
+    let (workflow, _) = with("all_gather", "all_reduce, reduce").unwrap();
+    assert_eq!(names(&workflow), ["a-all_reduce", "a-reduce"]);
+}
