@@ -131,7 +131,8 @@ pub async fn page(
     let retriable =
         dashboard.beside_gateway && plans.iter().any(|plan| plan.workflow == *name && !plan.broken);
     let pinned = dashboard.beside_gateway && is_pinned(&dashboard, name, &run).await;
-    let passed = state.closed.is_some() && own.verdict == Some(Verdict::Pass);
+    // A pin is the curve of a single benchmark.
+    let is_reference = state.workflow.checks.is_empty() && own.verdict == Some(Verdict::Pass);
     let at: Vec<_> = curves.iter().map(|curve| date(curve.requested_at)).collect();
     let runs = curves.iter().zip(&at);
     let runs: Vec<_> =
@@ -152,7 +153,7 @@ pub async fn page(
         workflow: name.clone(),
         place: nights::place(&own).to_owned(),
         retriable,
-        pinnable: dashboard.beside_gateway && passed && !pinned,
+        pinnable: dashboard.beside_gateway && state.closed.is_some() && is_reference && !pinned,
         pinned,
         step,
         requested: DisplayTime::of(state.requested_at, now),
