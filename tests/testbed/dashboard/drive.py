@@ -120,9 +120,9 @@ class Person:
         box = self.driver.execute_script("const it = document.querySelector(arguments[0]).getBoundingClientRect(); return [it.left, it.right]", what)
         return box[0] >= 0 and box[1] <= width
 
-    def start(self, workflow="quickstart"):
+    def start(self):
         self.go("/")
-        Select(self.find("form[data-begin] select")).select_by_visible_text(workflow)
+        Select(self.find("form[data-begin] select")).select_by_visible_text("quickstart")
         self.press("form[data-begin]")
         self.wait.until(lambda _: "/runs/" in self.driver.current_url)
         return self.driver.current_url.rpartition("/")[2]
@@ -386,23 +386,6 @@ def by_keyboard(person, first, second, log):
     print(f"dashboard: {reached} controls reached by Tab; by keyboard: {third} started and cancelled, a list filtered and searched, two runs compared, a system's range chosen, a log searched")
 
 
-def pinned(person):
-    """Pins a run with a single benchmark as the reference, and releases it."""
-    run = person.start("nightly")
-    person.until("PASS")
-    shown = lambda form: person.driver.find_elements(By.CSS_SELECTOR, form)
-    person.wait.until(lambda _: shown("form[data-pin]"), "timeout: the passed run has no form that pins it")
-    person.write("form[data-pin] [name=why]", "known good")
-    person.press("form[data-pin]")
-    person.wait.until(lambda _: shown("form[data-release]") and not shown("form[data-pin]"),
-                      "timeout: the pinned run has no form that releases the pin")
-    person.write("form[data-release] [name=why]", "no longer")
-    person.press("form[data-release]")
-    person.wait.until(lambda _: shown("form[data-pin]"), "timeout: the pin was not released")
-    print(f"dashboard: {run} was pinned as the reference and released")
-    return run
-
-
 def audited(person, paths):
     for path in paths:
         person.audit(path)
@@ -486,7 +469,6 @@ def main(burnin, workflows, folder):
         print("dashboard: no warnings or errors in the browser")
         compared = f"/compare?a={first}&b={second}"
         audited(person, ["/", "/?verdict=fail", "/systems/quickstart", f"/runs/{second}", f"/runs/{other}", log, "/compare", compared, "/runs/nobody", "/api"])
-        audited(person, [f"/runs/{pinned(person)}"])
 
     past = f"{folder}/past"
     ran = subprocess.run([burnin, "--data", past, "run", f"{workflows}/quickstart.yaml"], capture_output=True, text=True)
