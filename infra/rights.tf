@@ -94,6 +94,54 @@ resource "google_service_account_iam_member" "nodes" {
   member             = google_service_account.holder["cluster-build"].member
 }
 
+# Agents that cluster steps install. The steps create an agent's subscription and let the agent pull it; its other rights are granted
+# here, because steps that could grant them could also write facts and artefacts.
+resource "google_storage_bucket_iam_member" "agent_members" {
+  for_each = merge([
+    for member in var.agent_members : {
+      for object in local.rights.agent.objects :
+      "${object.right} ${object.bucket} ${member}" => merge(object, { member = member })
+    }
+  ]...)
+  bucket = google_storage_bucket.bucket[each.value.bucket].name
+  role   = local.roles[each.value.right]
+  member = each.value.member
+}
+
+resource "google_pubsub_topic_iam_member" "agent_members" {
+  for_each = merge([
+    for member in var.agent_members : {
+      for topic in local.rights.agent.says : "${topic} ${member}" => { topic = topic, member = member }
+    }
+  ]...)
+  topic  = google_pubsub_topic.topic[each.value.topic].name
+  role   = "roles/pubsub.publisher"
+  member = each.value.member
+}
+
+resource "google_project_iam_custom_role" "subscriptions" {
+  role_id     = "burninSubscriptions"
+  title       = "Burnin: subscriptions of agents"
+  description = "Creates and deletes subscriptions, and lets agents pull them."
+  permissions = [for verb in ["create", "delete", "getIamPolicy", "list", "setIamPolicy"] : "pubsub.subscriptions.${verb}"]
+}
+
+resource "google_project_iam_member" "subscriptions" {
+  count   = length(var.agent_members) > 0 ? 1 : 0
+  project = var.project
+  role    = google_project_iam_custom_role.subscriptions.name
+  member  = google_service_account.holder["cluster-build"].member
+}
+
+# A new subscription needs `pubsub.topics.attachSubscription` on its topic (cloud.google.com/pubsub/docs/access-control). On another topic
+# the steps would read that topic.
+resource "google_pubsub_topic_iam_member" "attacher" {
+  count  = length(var.agent_members) > 0 ? 1 : 0
+  topic  = google_pubsub_topic.topic["agent"].name
+  role   = "roles/pubsub.subscriber"
+  member = google_service_account.holder["cluster-build"].member
+}
+
 resource "google_bigquery_dataset_iam_member" "grant" {
   for_each = merge([
     for holder, service in local.services : {

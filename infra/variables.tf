@@ -38,6 +38,17 @@ variable "node_accounts" {
   default     = []
 }
 
+variable "agent_members" {
+  description = "IAM members of the agents that cluster steps install: serviceAccount:..., principal://iam.googleapis.com/..."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for who in var.agent_members : can(regex("^(serviceAccount:|principal://).", who))])
+    error_message = "expected serviceAccount:EMAIL or principal://...: an agent reports what its cluster did."
+  }
+}
+
 variable "requesters" {
   description = "IAM members that may request runs on the topic burnin-gateway: serviceAccount:..., group:..."
   type        = set(string)

@@ -85,6 +85,8 @@ def gcloud():
             if fault("subscription"):
                 end("ERROR: (gcloud.pubsub.subscriptions.delete) PERMISSION_DENIED: User not authorized", 1)
             subscriptions.remove(args[3])
+            # The subscription's grants are removed with it.
+            world["bindings"] = [each for each in world.get("bindings", []) if each[:3] != ["pubsub", "subscriptions", args[3]]]
         else:
             end([{"name": f"projects/p/subscriptions/{each}"} for each in subscriptions])
         end()

@@ -20,6 +20,7 @@ REQUIRED = {"project": "my-project", "alerted": ["a@example.com"],
 OPTIONS = {
     "agents": ["c-1", "c-2"],
     "node_accounts": ["nodes@my-project.iam.gserviceaccount.com"],
+    "agent_members": ["serviceAccount:nodes@my-project.iam.gserviceaccount.com"],
     "requesters": ["serviceAccount:x@other.iam.gserviceaccount.com"],
     "listeners": {"team": "group:team@example.com"},
     "repository": {"owner": "acme", "name": "burnin"},

@@ -1,5 +1,8 @@
 """Installs Burnin's agent on the login machine, which has sbatch and the shared folder. The agent pulls this cluster's commands, so
 it needs no inbound connection. Without _AGENT no agent is installed.
+
+The steps only create the subscription and let the agent's account pull it. `agent_members` of infra/ gives that account the topic of
+facts and the artefact bucket: steps that could grant those rights could also write them.
 """
 
 import json
@@ -7,26 +10,6 @@ import json
 from subprocesses import at, call, read_parameters, run_step
 from deploy import found
 from toolkit import put
-
-
-def rights(wanted, account):
-    """Grants for the agent's account: `of` is gcloud's command group of the resource, `is` the arguments."""
-    home = wanted["home"] or wanted["project"]
-    bucket = ["storage", "buckets"], f"gs://{wanted['artefacts']}"
-    grants = [
-        (["pubsub", "subscriptions"], f"{wanted['short']}-agent", "roles/pubsub.subscriber"),
-        (["pubsub", "topics"], f"{wanted['topics']}facts", "roles/pubsub.publisher"),
-        (*bucket, "roles/storage.objectViewer"),
-        (*bucket, "roles/storage.objectCreator"),
-    ]
-    # gcloud's bucket commands take no --project.
-    place = lambda words: [] if words[0] == "storage" else [f"--project={home}"]
-    return [{"of": words, "is": [name, f"--member=serviceAccount:{account}", f"--role={role}", *place(words)]} for words, name, role in grants]
-
-
-def change(verb, right):
-    """Changes one binding; `verb` is `add` or `remove`."""
-    call(["gcloud", *right["of"], f"{verb}-iam-policy-binding", *right["is"]], shown=False)
 
 
 def subscriptions(record):
@@ -44,8 +27,7 @@ def install():
     described = call(["gcloud", "compute", "instances", "describe", machine, f"--project={wanted['project']}", f"--zone={wanted['zone']}",
                       "--format=json"], shown=False)
     account = json.loads(described)["serviceAccounts"][0]["email"]
-    record = {"cluster": wanted["cluster"], "home": wanted["home"] or wanted["project"], "subscription": f"{wanted['short']}-agent",
-              "rights": rights(wanted, account)}
+    record = {"cluster": wanted["cluster"], "home": wanted["home"] or wanted["project"], "subscription": f"{wanted['short']}-agent"}
     # Stored before anything is created, so that the teardown can remove everything.
     with open("agent.json", "w", encoding="utf-8") as file:
         json.dump(record, file, indent=1)
@@ -55,8 +37,8 @@ def install():
               f"--message-filter=attributes.cluster = \"{wanted['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
               "--expiration-period=31d",
               f"--labels=burnin-cluster={wanted['cluster']},burnin-run={wanted['run']},burnin-expires={wanted['expires']}"])
-    for right in record["rights"]:
-        change("add", right)
+    call(["gcloud", "pubsub", "subscriptions", "add-iam-policy-binding", record["subscription"], f"--project={record['home']}",
+          f"--member=serviceAccount:{account}", "--role=roles/pubsub.subscriber"], shown=False)
     with open("job/agent.sh", encoding="utf-8") as file:
         script = file.read()
     words = [wanted["agent"], wanted["agent_sha256"], wanted["cluster"], f"projects/{record['home']}/subscriptions/{record['subscription']}",

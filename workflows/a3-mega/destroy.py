@@ -8,7 +8,7 @@ by name.
 import json
 import re
 
-from agent import change, subscriptions
+from agent import subscriptions
 from subprocesses import Failed, active_account, call, read_parameters, run_step
 from toolkit import Deployment, get
 from toolkit import listed as stored
@@ -85,14 +85,11 @@ def destroy_part(wanted, part):
 
 
 def remove_agent(wanted):
-    """Removes the agent's permissions and subscription. Returns the remaining subscriptions."""
+    """Removes the agent's subscription, and its grant with it. Returns the remaining subscriptions."""
     records = stored(wanted["state"], "agent.json")
     if not records:
         return []
     record = json.loads(get(records[0], "dismissed.json"))
-    # A second teardown finds no bindings: that failure is only printed.
-    for right in record["rights"]:
-        attempt(f"permission on {right['is'][0]}", lambda right=right: change("remove", right))
     for name in subscriptions(record):
         attempt(f"subscription {name}", lambda name=name: call(["gcloud", "pubsub", "subscriptions", "delete", name, f"--project={record['home']}", "--quiet"]))
     return [f"subscription {name}" for name in subscriptions(record)]

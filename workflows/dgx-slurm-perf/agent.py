@@ -2,12 +2,14 @@
 
 The agent runs on the controller and pulls this cluster's commands from its own subscription, so it needs no inbound connection.
 Without _AGENT no agent is installed and gcloud is not called. `remove` writes gone.json in both cases. Standard library only.
+
+The steps only create the subscription and let the agent's account pull it. `agent_members` of infra/ gives that account the topic of
+facts and the artefact bucket: steps that could grant those rights could also write them.
 """
 
 import hashlib
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -57,33 +59,16 @@ def fetch(values):
         raise Failed(f"_AGENT: {source} has the SHA-256 {found}, expected {values['agent_sha256']} (_AGENT_SHA256)")
 
 
-def short(text):
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
 def record(values):
-    """Record of the resources that `remove` deletes. `shared`: grants that agents of other clusters with the same account also need."""
-    project, member = values["agent_project"], f"--member=serviceAccount:{values['agent_account']}"
-    bucket = ("storage", "buckets"), f"gs://{values['agent_artefacts']}"
-    # gcloud's bucket commands take no --project.
-    shared = [(("pubsub", "topics"), f"{values['agent_topics']}facts", "roles/pubsub.publisher", [f"--project={project}"]),
-              (*bucket, "roles/storage.objectViewer", []), (*bucket, "roles/storage.objectCreator", [])]
-    subscription = f"b{short(values['cluster'])}-agent"
-    return {
-        "cluster": values["cluster"], "project": project, "subscription": subscription, "account": short(values["agent_account"]),
-        "own": {"of": ["pubsub", "subscriptions"], "is": [subscription, member, "--role=roles/pubsub.subscriber", f"--project={project}"]},
-        "shared": [{"of": list(of), "is": [name, member, f"--role={role}", *more]} for of, name, role, more in shared],
-    }
+    """Record of the subscription that `remove` deletes."""
+    name = hashlib.sha256(values["cluster"].encode()).hexdigest()[:8]
+    return {"cluster": values["cluster"], "project": values["agent_project"], "subscription": f"b{name}-agent"}
 
 
-def change(verb, grant):
-    """Changes one binding; `verb` is `add` or `remove`."""
-    call("gcloud", *grant["of"], f"{verb}-iam-policy-binding", *grant["is"])
-
-
-def subscriptions(recorded, label, value):
-    """Names of the subscriptions with a label."""
-    listed = call("gcloud", "pubsub", "subscriptions", "list", f"--project={recorded['project']}", "--format=json", f"--filter=labels.{label}={value}")
+def subscriptions(recorded):
+    """Names of the subscriptions with this cluster's label."""
+    listed = call("gcloud", "pubsub", "subscriptions", "list", f"--project={recorded['project']}", "--format=json",
+                  f"--filter=labels.burnin-cluster={recorded['cluster']}")
     return [subscription["name"].rpartition("/")[2] for subscription in json.loads(listed)]
 
 
@@ -135,47 +120,24 @@ def install(values):
     # Stored before anything is created, so that the release can remove everything.
     store(values, recorded)
     name = recorded["subscription"]
-    if name not in subscriptions(recorded, "burnin-cluster", values["cluster"]):
-        labels = {"burnin-cluster": values["cluster"], "burnin-run": values["agent_run"], "burnin-expires": values["agent_expires"],
-                  "burnin-account": recorded["account"]}
+    if name not in subscriptions(recorded):
+        labels = {"burnin-cluster": values["cluster"], "burnin-run": values["agent_run"], "burnin-expires": values["agent_expires"]}
         call("gcloud", "pubsub", "subscriptions", "create", name, f"--project={recorded['project']}", f"--topic={values['agent_topics']}agent",
              f"--message-filter=attributes.cluster = \"{values['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
              "--expiration-period=31d", "--labels=" + ",".join(f"{label}={value}" for label, value in labels.items() if value))
-    for grant in [recorded["own"], *recorded["shared"]]:
-        change("add", grant)
+    call("gcloud", "pubsub", "subscriptions", "add-iam-policy-binding", name, f"--project={recorded['project']}",
+         f"--member=serviceAccount:{values['agent_account']}", "--role=roles/pubsub.subscriber")
     return play.playbook("agent", ["--extra-vars", json.dumps({"agent_subscription": f"projects/{recorded['project']}/subscriptions/{name}"})])
 
 
-def attempt(what, step, left):
-    """Runs one removal. A failure is printed and becomes an entry of `left`, unless the resource is absent."""
-    try:
-        step()
-    except Failed as failed:
-        print(f"{what}: {failed}", flush=True)
-        if not re.search(r"(?i)not[_ ]found|does not exist", failed.output):
-            left.append(what)
-
-
-def remove_cloud(recorded):
-    """Removes the subscription and the grants. Returns the remaining ones."""
-    left, ours = [], lambda: subscriptions(recorded, "burnin-cluster", recorded["cluster"])
-    others = lambda: subscriptions(recorded, "burnin-account", recorded["account"])
-    # The grants of a subscription are removed with it.
-    for name in ours():
-        attempt(f"subscription {name}", lambda name=name: call("gcloud", "pubsub", "subscriptions", "delete", name, f"--project={recorded['project']}", "--quiet"), [])
-    left += [f"subscription {name}" for name in ours()]
-    in_use = [name for name in others() if name != recorded["subscription"]]
-    if in_use:
-        print(f"the account's grants on topic and bucket stay: {', '.join(in_use)} use them", flush=True)
-        return left
-    for grant in recorded["shared"]:
-        what = f"grant {grant['is'][2].removeprefix('--role=')} on {grant['is'][0]}"
-        attempt(what, lambda grant=grant: change("remove", grant), left)
-    # A deployment creates its subscription before its grants: a deployment that started meanwhile is listed now, and its grants may have been removed.
-    if [name for name in others() if name != recorded["subscription"]]:
-        for grant in recorded["shared"]:
-            change("add", grant)
-    return left
+def remove_subscription(recorded):
+    """Removes the subscription, and its grant with it. Returns the remaining ones."""
+    for name in subscriptions(recorded):
+        try:
+            call("gcloud", "pubsub", "subscriptions", "delete", name, f"--project={recorded['project']}", "--quiet")
+        except Failed as failed:
+            print(f"subscription {name}: {failed}", flush=True)
+    return [f"subscription {name}" for name in subscriptions(recorded)]
 
 
 def remove(values):
@@ -183,7 +145,7 @@ def remove(values):
     if values["agent"]:
         recorded = stored(values)
         if recorded:
-            left = remove_cloud(recorded)
+            left = remove_subscription(recorded)
             evidence += f"; gcloud's list of the subscriptions of {recorded['project']} with the label burnin-cluster={recorded['cluster']}"
         else:
             evidence += f"; no {RECORD} in {state(values)}: an agent's subscription is created after it"

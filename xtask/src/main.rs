@@ -41,8 +41,7 @@ enum XtaskCommand {
 
 fn main() -> ExitCode {
     let Xtask { what, check } = Xtask::parse();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let done = match what {
+    let done = checkout().and_then(|root| match what {
         XtaskCommand::Style => style::check(&root),
         XtaskCommand::Schemas => settle(&root, Path::new("schemas"), schemas::all(), check),
         XtaskCommand::Rooms => {
@@ -52,7 +51,7 @@ fn main() -> ExitCode {
             })
         }
         XtaskCommand::Rights => rights::check(&root),
-    };
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -60,6 +59,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The checkout that contains the current folder: the program may have been built in another one.
+fn checkout() -> Result<PathBuf, String> {
+    let here = std::env::current_dir().map_err(|error| format!("current folder: {error}"))?;
+    let root = here.ancestors().find(|folder| folder.join("xtask/Cargo.toml").is_file());
+    root.map(Path::to_path_buf).ok_or_else(|| format!("{} is not in a checkout of Burnin", here.display()))
 }
 
 /// Writes the files and removes obsolete files, or reports differences.

@@ -6,7 +6,11 @@ use cloudbuild_standin::BuildRights;
 use serde_json::Value;
 use storage_standin::StandIn;
 
-use crate::{grants::Resource, iam::Iam, iam::member};
+use crate::{
+    grants::Resource,
+    iam::{Iam, member},
+    methods::{permission, permission_to_create, permission_to_overwrite},
+};
 
 /// Checks each request of a build against the grants of the build's account.
 pub struct AccountRights {
@@ -29,13 +33,13 @@ impl AccountRights {
 
 impl BuildRights for AccountRights {
     fn begin(&self, build: &Value) -> Result<(), String> {
-        self.may(build, "logging.logEntries.create", &Resource::project())?;
+        self.may(build, permission("logging.entries.write"), &Resource::project())?;
         let (log, id) =
             (build["logsBucket"].as_str().unwrap_or_default(), build["id"].as_str().unwrap_or_default());
         let log = log.strip_prefix("gs://").unwrap_or(log);
         let (bucket, folder) = log.split_once('/').unwrap_or((log, ""));
         if self.strict {
-            self.may(build, "storage.buckets.get", &Resource::list(bucket, ""))?;
+            self.may(build, permission("storage.buckets.get"), &Resource::list(bucket, ""))?;
         }
         self.write(
             build,
@@ -46,11 +50,15 @@ impl BuildRights for AccountRights {
         for secret in build["availableSecrets"]["secretManager"].as_array().into_iter().flatten() {
             let version = secret["versionName"].as_str().unwrap_or_default();
             let name = version.split('/').nth(3).ok_or_else(|| format!("versionName: {version:?}"))?;
-            self.may(build, "secretmanager.versions.access", &Resource::secret(name))?;
+            self.may(
+                build,
+                permission("secretmanager.projects.secrets.versions.access"),
+                &Resource::secret(name),
+            )?;
         }
         let source = &build["source"]["storageSource"];
         if let (Some(bucket), Some(object)) = (source["bucket"].as_str(), source["object"].as_str()) {
-            self.may(build, "storage.objects.get", &Resource::object(bucket, object))?;
+            self.may(build, permission("storage.objects.get"), &Resource::object(bucket, object))?;
             if self.storage.object(bucket, object).is_none() {
                 return Err(format!("could not resolve source: no object gs://{bucket}/{object}"));
             }
@@ -60,9 +68,9 @@ impl BuildRights for AccountRights {
 
     fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String> {
         let resource = Resource::object(bucket, object);
-        self.may(build, "storage.objects.create", &resource)?;
+        self.may(build, permission_to_create(), &resource)?;
         if self.strict && self.storage.object(bucket, object).is_some() {
-            self.may(build, "storage.objects.delete", &resource)?;
+            self.may(build, permission_to_overwrite(), &resource)?;
         }
         self.storage.put(bucket, object, bytes.to_vec());
         Ok(())
@@ -70,7 +78,7 @@ impl BuildRights for AccountRights {
 
     fn end(&self, build: &Value) -> Result<(), String> {
         if build["images"].as_array().is_some_and(|images| !images.is_empty()) {
-            self.may(build, "artifactregistry.repositories.uploadArtifacts", &Resource::project())?;
+            self.may(build, permission("a pushed image"), &Resource::project())?;
         }
         Ok(())
     }

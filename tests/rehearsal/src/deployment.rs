@@ -26,7 +26,7 @@ use crate::{
     front::{Front, Invocation, PushDelivery, RequestOrigin},
     grants::Resource,
     iam::{AGENTS, Iam, PUBSUB, member},
-    methods::GoogleApi,
+    methods::{GoogleApi, permission},
     plan::{PROJECT, TerraformPlan},
     proxy::Proxy,
     tokens::GOOGLE,
@@ -194,6 +194,9 @@ impl Rehearsal {
         let iam = Arc::new(Iam::new(plan.grants.clone()));
         let options = Options { buckets: plan.buckets.clone(), pause: Duration::ZERO, ..Options::default() };
         let storage = Arc::new(StandIn::start(options).await.map_err(context("storage"))?);
+        for (bucket, period) in &plan.retention {
+            storage.retain(bucket, *period);
+        }
         let loader =
             plan.services.get("burnin-loader").map(|service| member(&service.account)).unwrap_or_default();
         // BigQuery reads the sources of a load with the rights of its caller.
@@ -298,9 +301,15 @@ impl Rehearsal {
             let mut environment = service.environment.clone();
             for (variable, secret) in &service.secrets {
                 let caller = member(&service.account);
-                self.iam.check(&caller, "secretmanager.versions.access", &Resource::secret(secret)).map_err(
-                    |denial| format!("{}: its revision does not become ready: {denial}", service.name),
-                )?;
+                self.iam
+                    .check(
+                        &caller,
+                        permission("secretmanager.projects.secrets.versions.access"),
+                        &Resource::secret(secret),
+                    )
+                    .map_err(|denial| {
+                        format!("{}: its revision does not become ready: {denial}", service.name)
+                    })?;
                 let value = match variable.as_str() {
                     "BURNIN_GITHUB_SECRETS" => WEBHOOK_SECRET.to_owned(),
                     name if name.ends_with("_URL") => self.receiver.url.clone(),
@@ -464,7 +473,7 @@ impl Rehearsal {
                 loop {
                     let token = iam.check(
                         AGENTS[0].0,
-                        "iam.serviceAccounts.getOpenIdToken",
+                        permission("iamcredentials.projects.serviceAccounts.generateIdToken"),
                         &Resource::account(&task.account),
                     );
                     if token.is_ok() {
@@ -532,7 +541,8 @@ impl Rehearsal {
 fn publish_notification(broker: &Arc<Broker>, iam: &Iam, body: &str) {
     let pushed: Value = serde_json::from_str(body).unwrap_or_default();
     let topic = format!("projects/{PROJECT}/topics/cloud-builds");
-    if iam.check(AGENTS[1].0, "pubsub.topics.publish", &Resource::topic(&topic)).is_err() {
+    if iam.check(AGENTS[1].0, permission("pubsub.projects.topics.publish"), &Resource::topic(&topic)).is_err()
+    {
         return;
     }
     let message = &pushed["message"];

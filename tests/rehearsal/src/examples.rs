@@ -22,7 +22,9 @@ use crate::{
     front::{Front, Invocation, RequestOrigin},
     grants::Resource,
     iam::{AGENTS, Iam},
-    members, outcomes,
+    members,
+    methods::permission,
+    outcomes,
     plan::PROJECT,
     scenario::until,
     tokens::{GCLOUD, GOOGLE},
@@ -56,7 +58,11 @@ async fn answer(front: &Front, broker: &Broker, iam: &Iam, request: Request) -> 
     let body = to_bytes(body, 1 << 20).await.unwrap_or_else(|_| Bytes::new());
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     if let Some(topic) = head.uri.path().strip_prefix("/v1/").and_then(|path| path.strip_suffix(":publish")) {
-        if let Err(denial) = iam.check(members::REQUESTER, "pubsub.topics.publish", &Resource::topic(topic)) {
+        if let Err(denial) = iam.check(
+            members::REQUESTER,
+            permission("pubsub.projects.topics.publish"),
+            &Resource::topic(topic),
+        ) {
             return (StatusCode::FORBIDDEN, denial.to_string()).into_response();
         }
         let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -224,7 +230,11 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
 /// successful build.
 fn built(rehearsal: &Rehearsal, trigger: &str, image: &str) -> Result<(), Failed> {
     let topic = format!("projects/{PROJECT}/topics/cloud-builds");
-    let may = rehearsal.iam.check(AGENTS[1].0, "pubsub.topics.publish", &Resource::topic(&topic));
+    let may = rehearsal.iam.check(
+        AGENTS[1].0,
+        permission("pubsub.projects.topics.publish"),
+        &Resource::topic(&topic),
+    );
     may.map_err(|denial| denial.to_string())?;
     for (id, status) in
         [("their-build-1", "FAILURE"), ("their-build-2", "SUCCESS"), ("their-build-2", "SUCCESS")]

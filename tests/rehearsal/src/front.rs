@@ -15,6 +15,7 @@ use crate::{
     grants::Resource,
     iam::{Iam, PUBSUB, member},
     members,
+    methods::permission,
     plan::PlannedService,
     tokens::GOOGLE,
 };
@@ -108,7 +109,7 @@ impl Front {
                 return (401, denial.to_string());
             }
         };
-        if let Err(denial) = self.iam.check(&caller, "run.routes.invoke", &resource) {
+        if let Err(denial) = self.iam.check(&caller, permission("a request to a service"), &resource) {
             return (if verified.is_some() { 403 } else { 401 }, denial.to_string());
         }
         let Some(port) = port else { return (503, format!("{service} has no instance")) };
@@ -165,7 +166,7 @@ impl PushEndpoint for PushDelivery {
     async fn deliver(&self, message: &PubsubMessage, attempt: u32) -> u16 {
         let token = self.front.iam.check(
             PUBSUB,
-            "iam.serviceAccounts.getOpenIdToken",
+            permission("iamcredentials.projects.serviceAccounts.generateIdToken"),
             &Resource::account(&self.account),
         );
         if token.is_err() {

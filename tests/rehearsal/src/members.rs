@@ -8,6 +8,8 @@ pub const PERSON: &str = "user:a@example.com";
 pub const REQUESTER: &str = "serviceAccount:x@other.iam.gserviceaccount.com";
 /// Member that may read replies to requests.
 pub const LISTENER: &str = "group:team@example.com";
+/// Member of the agents of deployed clusters: the account of their machines.
+pub const AGENT: &str = "serviceAccount:nodes@my-project.iam.gserviceaccount.com";
 /// Callers without an account, such as GitHub.
 pub const EVERYONE: &str = "allUsers";
 /// A user in the operators' group.

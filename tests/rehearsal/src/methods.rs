@@ -1,7 +1,9 @@
-//! Permissions that each method of Google's services checks, and on which resource. `RULES` has the source of each rule.
+//! Permissions that each method of Google's services checks, and on which resource. Permissions come from `methods.json`; `RULES` has the
+//! source of each other rule.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::grants::Resource;
@@ -13,7 +15,7 @@ pub struct RequestRule {
     pub rule: &'static str,
     /// Page of Google's documentation by title, issue, or public data set.
     pub source: &'static str,
-    /// Test of this crate, of the stand-ins, or `rehearsal` for the run itself.
+    /// Test of this crate, of the stand-ins or of their clients, or `rehearsal` for the run itself.
     pub test: &'static str,
 }
 
@@ -26,7 +28,7 @@ const fn rule(
     RequestRule { name, rule, source, test }
 }
 
-pub const RULES: [RequestRule; 28] = [
+pub const RULES: [RequestRule; 34] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
@@ -48,6 +50,12 @@ pub const RULES: [RequestRule; 28] = [
     rule(
         "create",
         "`objects.insert` checks `storage.objects.create`; without the precondition generation 0 also `storage.objects.delete`",
+        "IAM permissions for JSON methods",
+        "storage_methods_check_the_documented_permission",
+    ),
+    rule(
+        "projection",
+        "methods of Cloud Storage check a `getIamPolicy` permission only for the projection `full`, which no service requests",
         "IAM permissions for JSON methods",
         "storage_methods_check_the_documented_permission",
     ),
@@ -76,6 +84,12 @@ pub const RULES: [RequestRule; 28] = [
         "rehearsal",
     ),
     rule(
+        "retention",
+        "an object younger than its bucket's retention is neither removed nor replaced, whoever asks: 403; the ledger has the plan's",
+        "Bucket Lock",
+        "permanent_failures_are_returned_at_once",
+    ),
+    rule(
         "source",
         "no page states whether a load whose caller may not read its sources is refused with 403, or fails as a job with `accessDenied`: both are rehearsed, and each row is loaded once",
         "none found",
@@ -90,7 +104,7 @@ pub const RULES: [RequestRule; 28] = [
     rule(
         "publish",
         "`topics.publish` checks `pubsub.topics.publish` on the topic",
-        "iann0036/iam-dataset, gcp/map.json",
+        "methods.json",
         "a_caller_without_the_permission_is_refused",
     ),
     rule(
@@ -156,8 +170,20 @@ pub const RULES: [RequestRule; 28] = [
     rule(
         "builds",
         "builds check `cloudbuild.builds.create`, `get`, `list`, and `update` for a cancel, on the project",
-        "iann0036/iam-dataset, gcp/map.json",
+        "methods.json",
         "build_methods_check_the_project_and_the_account",
+    ),
+    rule(
+        "substitutions",
+        "each substitution of a build is used, and each used one is given, unless the build is `ALLOW_LOOSE`. No page states whether a variable of `automapSubstitutions` counts as used: here it does not, which demands more",
+        "GoogleCloudPlatform/cloud-build-local, validate/validate.go",
+        "unused_and_missing_substitutions_are_refused",
+    ),
+    rule(
+        "listing",
+        "a list of builds may omit a new build, for a time that no page states",
+        "none found",
+        "no_second_build_is_created_while_the_outcome_is_unknown",
     ),
     rule(
         "acting",
@@ -190,6 +216,18 @@ pub const RULES: [RequestRule; 28] = [
         "rehearsal",
     ),
     rule(
+        "keys",
+        "resources with a customer's key are encrypted and decrypted by their service's agent, never by the caller",
+        "Use customer-managed encryption keys (of each service)",
+        "rehearsal",
+    ),
+    rule(
+        "instances",
+        "a service whose instances all have their maximum of requests answers 429, and the caller repeats the request",
+        "Maximum instances for services; Troubleshoot Cloud Run",
+        "rehearsal",
+    ),
+    rule(
         "build-secrets",
         "Cloud Build reads the secrets in `availableSecrets` with the build's account before the first step",
         "Use secrets from Secret Manager",
@@ -199,6 +237,70 @@ pub const RULES: [RequestRule; 28] = [
 
 /// A permission on a resource.
 pub type Need = (&'static str, Resource);
+
+/// The file of permissions.
+#[derive(Deserialize)]
+struct MethodData {
+    /// Permissions by method, from a public data set.
+    methods: BTreeMap<String, Vec<String>>,
+    /// Requests that the data set lacks.
+    pages: BTreeMap<String, DocumentedRequest>,
+}
+
+#[derive(Deserialize)]
+struct DocumentedRequest {
+    permissions: Vec<String>,
+    /// Google's page that states them.
+    #[cfg_attr(not(test), expect(dead_code, reason = "only a test reads it"))]
+    page: String,
+}
+
+static DATA: LazyLock<MethodData> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../methods.json")).expect("tests/rehearsal/methods.json is valid")
+});
+
+/// Permissions that a method checks, or a request that Google's pages describe.
+///
+/// # Panics
+/// Panics if `methods.json` does not have the method.
+pub fn permissions(method: &str) -> Vec<&'static str> {
+    let data: &'static MethodData = &DATA;
+    let documented = || data.pages.get(method).map(|page| &page.permissions);
+    let Some(found) = data.methods.get(method).or_else(documented) else {
+        panic!("{method} is not in tests/rehearsal/methods.json; add it and run methods.py")
+    };
+    // The rule `projection`.
+    let with_policy =
+        |permission: &&str| method.starts_with("storage.") && permission.ends_with(".getIamPolicy");
+    found.iter().map(String::as_str).filter(|permission| !with_policy(permission)).collect()
+}
+
+/// The only permission that a method checks.
+///
+/// # Panics
+/// Panics if `methods.json` does not have the method, or gives it several permissions.
+pub fn permission(method: &str) -> &'static str {
+    let all = permissions(method);
+    let [only] = all[..] else { panic!("{method} checks several permissions: {all:?}") };
+    only
+}
+
+/// The permission that an insert needs only to replace an object, by the rule `create`.
+pub fn permission_to_overwrite() -> &'static str {
+    permission("storage.objects.delete")
+}
+
+/// The permission that each insert needs.
+///
+/// # Panics
+/// Panics if `methods.json` gives an insert further permissions.
+pub fn permission_to_create() -> &'static str {
+    let all = permissions("storage.objects.insert");
+    let [create] = all.iter().filter(|of| **of != permission_to_overwrite()).collect::<Vec<_>>()[..] else {
+        panic!("storage.objects.insert checks {all:?}")
+    };
+    create
+}
 
 /// Google's services with a REST surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,12 +337,13 @@ pub fn needs(api: GoogleApi, call: &Call<'_>) -> Option<Vec<Need>> {
 
 fn storage(call: &Call<'_>) -> Option<Vec<Need>> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
+    let of = |method: &str, resource: Resource| vec![(permission(method), resource)];
     Some(match (call.method, &path[..]) {
         ("POST", ["upload", "storage", "v1", "b", bucket, "o"]) => {
             let object = Resource::object(bucket, call.query.get("name")?);
-            let mut needs = vec![("storage.objects.create", object.clone())];
+            let mut needs = vec![(permission_to_create(), object.clone())];
             if call.query.get("ifGenerationMatch").is_none_or(|generation| generation != "0") {
-                needs.push(("storage.objects.delete", object));
+                needs.push((permission_to_overwrite(), object));
             }
             needs
         }
@@ -251,13 +354,13 @@ fn storage(call: &Call<'_>) -> Option<Vec<Need>> {
         }
         ("GET", ["storage", "v1", "b", bucket, "o"]) => {
             let prefix = call.query.get("prefix").map_or("", String::as_str);
-            vec![("storage.objects.list", Resource::list(bucket, prefix))]
+            of("storage.objects.list", Resource::list(bucket, prefix))
         }
         ("GET", ["storage", "v1", "b", bucket, "o", name]) => {
-            vec![("storage.objects.get", Resource::object(bucket, name))]
+            of("storage.objects.get", Resource::object(bucket, name))
         }
         ("DELETE", ["storage", "v1", "b", bucket, "o", name]) => {
-            vec![("storage.objects.delete", Resource::object(bucket, name))]
+            of("storage.objects.delete", Resource::object(bucket, name))
         }
         _ => return None,
     })
@@ -266,39 +369,46 @@ fn storage(call: &Call<'_>) -> Option<Vec<Need>> {
 fn cloud_build(call: &Call<'_>) -> Option<Vec<Need>> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let ["v1", "projects", _, "locations", _, "builds", rest @ ..] = &path[..] else { return None };
-    let permission = match (call.method, rest) {
-        ("POST", []) => "cloudbuild.builds.create",
-        ("GET", []) => "cloudbuild.builds.list",
-        ("GET", [_]) => "cloudbuild.builds.get",
-        ("POST", [id]) if id.ends_with(":cancel") => "cloudbuild.builds.update",
+    let method = match (call.method, rest) {
+        ("POST", []) => {
+            let account = call.body["serviceAccount"].as_str().unwrap_or(DEFAULT_ACCOUNT);
+            return Some(vec![
+                (permission("cloudbuild.projects.locations.builds.create"), Resource::project()),
+                (permission("the account of a build or a service"), Resource::account(account)),
+            ]);
+        }
+        ("GET", []) => "cloudbuild.projects.locations.builds.list",
+        ("GET", [_]) => "cloudbuild.projects.locations.builds.get",
+        // The data set lacks the regional form of this method.
+        ("POST", [id]) if id.ends_with(":cancel") => "cloudbuild.projects.builds.cancel",
         _ => return None,
     };
-    let mut needs = vec![(permission, Resource::project())];
-    if permission == "cloudbuild.builds.create" {
-        let account = call.body["serviceAccount"].as_str().unwrap_or(DEFAULT_ACCOUNT);
-        needs.push(("iam.serviceAccounts.actAs", Resource::account(account)));
-    }
-    Some(needs)
+    Some(vec![(permission(method), Resource::project())])
 }
 
 fn bigquery(call: &Call<'_>) -> Option<Vec<Need>> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let ["bigquery", "v2", "projects", _, rest @ ..] = &path[..] else { return None };
-    let job = ("bigquery.jobs.create", Resource::project());
     Some(match (call.method, rest) {
         ("POST", ["jobs"]) => {
             let dataset = call.body["configuration"]["load"]["destinationTable"]["datasetId"].as_str()?;
-            vec![job, ("bigquery.tables.updateData", Resource::dataset(dataset))]
+            // An export needs its permission only in jobs that extract a table.
+            let mut job = permissions("bigquery.jobs.insert");
+            job.retain(|permission| *permission != "bigquery.tables.export");
+            let mut needs: Vec<_> =
+                job.into_iter().map(|permission| (permission, Resource::project())).collect();
+            needs.push((permission("the destination of a load"), Resource::dataset(dataset)));
+            needs
         }
         ("POST", ["queries"]) => {
             // Statements name their tables as `project.dataset.table`.
             let statement = call.body["query"].as_str()?;
             let tables =
                 statement.split('`').skip(1).step_by(2).filter(|table| table.split('.').count() == 3);
-            let mut needs = vec![job];
+            let mut needs = vec![(permission("bigquery.jobs.query"), Resource::project())];
             needs.extend(tables.map(|table| {
                 let dataset = table.split('.').nth(1).unwrap_or_default();
-                ("bigquery.tables.getData", Resource::dataset(dataset))
+                (permission("a table of a query"), Resource::dataset(dataset))
             }));
             // A statement without a recognized table would need no permission.
             (needs.len() > 1).then_some(needs)?
@@ -306,7 +416,7 @@ fn bigquery(call: &Call<'_>) -> Option<Vec<Need>> {
         // Jobs of the same caller: each stand-in's address has one caller, and services read only their own jobs.
         ("GET", ["jobs" | "queries", _]) => Vec::new(),
         ("GET", ["datasets", dataset, "tables", _]) => {
-            vec![("bigquery.tables.get", Resource::dataset(dataset))]
+            vec![(permission("bigquery.tables.get"), Resource::dataset(dataset))]
         }
         _ => return None,
     })
@@ -329,6 +439,32 @@ mod tests {
         let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let needs = needs(api, &Call { method, path, query, body })?;
         Some(needs.iter().map(|(permission, resource)| format!("{permission} {resource}")).collect())
+    }
+
+    #[test]
+    fn each_method_of_the_data_is_used_and_each_page_named() {
+        let sources = [
+            include_str!("build_rights.rs"),
+            include_str!("declared.rs"),
+            include_str!("deployment.rs"),
+            include_str!("front.rs"),
+            include_str!("methods.rs"),
+            include_str!("requests.rs"),
+            include_str!("scenario.rs"),
+        ];
+        for method in DATA.methods.keys().chain(DATA.pages.keys()) {
+            // Methods on keys are built from their last part.
+            let text = if method.starts_with("cloudkms.") {
+                method.rsplit('.').next().unwrap_or(method)
+            } else {
+                method
+            };
+            assert!(sources.iter().any(|source| source.contains(&format!("\"{text}\""))), "{method}");
+        }
+        for (request, DocumentedRequest { page, permissions }) in &DATA.pages {
+            assert!(!page.is_empty() && !permissions.is_empty(), "{request}");
+            assert!(!DATA.methods.contains_key(request), "{request} is in the data set");
+        }
     }
 
     #[test]

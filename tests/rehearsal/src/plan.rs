@@ -1,6 +1,6 @@
 //! The parts of the Terraform plan that the rehearsal uses: services, subscriptions, periodic tasks, buckets, topics.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use serde_json::Value;
 
@@ -65,6 +65,8 @@ pub struct TerraformPlan {
     /// All periodic tasks.
     pub tasks: Vec<PlannedTask>,
     pub buckets: Vec<String>,
+    /// Retention of the buckets that have one, by name.
+    pub retention: BTreeMap<String, Duration>,
     /// Resources with a customer's key, by address.
     pub encrypted: Vec<Encrypted>,
 }
@@ -99,6 +101,7 @@ impl TerraformPlan {
             topics: names("google_pubsub_topic", "id")?,
             tasks: of("google_cloud_scheduler_job").map(task).collect::<Result<_, _>>()?,
             buckets: names("google_storage_bucket", "name")?,
+            retention: of("google_storage_bucket").filter_map(retention).collect::<Result<_, _>>()?,
             encrypted: resources.iter().filter_map(encrypted).collect(),
         })
     }
@@ -193,6 +196,15 @@ fn task(resource: &Value) -> Result<PlannedTask, String> {
         account: of(&token["service_account_email"], "account")?,
         audience: of(&token["audience"], "audience")?,
     })
+}
+
+/// The name and the retention of a bucket that has one.
+fn retention(bucket: &Value) -> Option<Result<(String, Duration), String>> {
+    let policy = bucket["values"]["retention_policy"][0].as_object()?;
+    let seconds = policy.get("retention_period").and_then(Value::as_u64);
+    let missing = || format!("{}: no retention period in seconds in the plan", address(bucket));
+    let named = |seconds| Ok((text(bucket, "name")?.to_owned(), Duration::from_secs(seconds)));
+    Some(seconds.ok_or_else(missing).and_then(named))
 }
 
 /// The key of a resource and the service agent that encrypts it (each service's page "Use customer-managed encryption keys").

@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use crate::{
     grants::Resource,
     iam::{Denial, Iam},
-    methods::{Call, GoogleApi, needs},
+    methods::{Call, GoogleApi, needs, permission, permission_to_overwrite},
 };
 
 /// Maximum size of a body.
@@ -143,13 +143,13 @@ async fn overwrites(shared: &ProxyState, call: &Call<'_>) -> Option<Denial> {
     };
     let name = call.query.get("name")?;
     let resource = Resource::object(bucket, name);
-    if shared.iam.would_allow(&shared.member, "storage.objects.delete", &resource) {
+    if shared.iam.would_allow(&shared.member, permission_to_overwrite(), &resource) {
         return None;
     }
     let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
     let found =
         shared.http.get(format!("{}/storage/v1/b/{bucket}/o/{name}", shared.upstream)).send().await.ok()?;
-    let permission = "storage.objects.delete".to_owned();
+    let permission = permission_to_overwrite().to_owned();
     found.status().is_success().then(|| Denial { member: shared.member.clone(), permission, resource })
 }
 
@@ -163,7 +163,7 @@ fn absent(shared: &ProxyState, call: &Call<'_>, status: StatusCode) -> Option<De
         return None;
     };
     if shared.strict {
-        let (permission, resource) = ("storage.objects.list", Resource::list(bucket, ""));
+        let (permission, resource) = (permission("storage.objects.list"), Resource::list(bucket, ""));
         return (!shared.iam.would_allow(&shared.member, permission, &resource)).then(|| Denial {
             member: shared.member.clone(),
             permission: permission.to_owned(),
@@ -174,7 +174,7 @@ fn absent(shared: &ProxyState, call: &Call<'_>, status: StatusCode) -> Option<De
         return None;
     }
     // The list that would show the object.
-    shared.iam.check(&shared.member, "storage.objects.list", &Resource::list(bucket, name)).err()
+    shared.iam.check(&shared.member, permission("storage.objects.list"), &Resource::list(bucket, name)).err()
 }
 
 async fn returned(answered: reqwest::Response) -> Response {

@@ -9,6 +9,7 @@ use crate::{
     front::{BY_PROXY, Invocation, RequestOrigin},
     grants::Resource,
     members,
+    methods::permission,
     plan::PROJECT,
     tokens::{GCLOUD, GOOGLE},
 };
@@ -70,7 +71,7 @@ pub fn message(rehearsal: &Rehearsal, workflow: &str, id: &str) -> Result<(), Fa
     let topic = format!("projects/{PROJECT}/topics/burnin-gateway");
     rehearsal
         .iam
-        .check(members::REQUESTER, "pubsub.topics.publish", &Resource::topic(&topic))
+        .check(members::REQUESTER, permission("pubsub.projects.topics.publish"), &Resource::topic(&topic))
         .map_err(|denial| denial.to_string())?;
     let attributes = [
         ("ce-specversion", "1.0"),

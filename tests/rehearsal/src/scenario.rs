@@ -16,6 +16,7 @@ use crate::{
     grants::Resource,
     iam::member,
     members,
+    methods::permission,
     plan::PROJECT,
     requests::{api, browser, commit, message, operator, push},
     tokens::{self, GCLOUD, GOOGLE},
@@ -70,7 +71,11 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     let replies = format!("projects/{PROJECT}/subscriptions/burnin-replies-team");
     rehearsal
         .iam
-        .check(members::LISTENER, "pubsub.subscriptions.consume", &Resource::subscription(&replies))
+        .check(
+            members::LISTENER,
+            permission("pubsub.projects.subscriptions.pull"),
+            &Resource::subscription(&replies),
+        )
         .map_err(|denial| denial.to_string())?;
     let dead = dead_letters(rehearsal, patience).await?;
     let files = FixtureFiles::write(rehearsal)?;
@@ -196,20 +201,28 @@ pub async fn install_agents(rehearsal: &Rehearsal, installed: &mut BTreeSet<Stri
     Ok(())
 }
 
-/// Installs an agent on a deployed cluster, with the subscription and the grants of workflows/a3-mega/agent.py. The account of the steps
-/// that do this has further roles, which workflows/a3-mega/README.md lists and `infra/` does not grant.
+/// Installs an agent on a deployed cluster as workflows/a3-mega/agent.py does: the account of the steps creates the subscription and
+/// lets the agent pull it. The agent's other rights are those of the plan.
 async fn install_agent(rehearsal: &Rehearsal, cluster: &str) -> Result<(), Failed> {
     let account = format!("nodes@{PROJECT}.iam.gserviceaccount.com");
     let name = format!("{cluster}-agent");
-    let bucket = format!("bucket {}", rehearsal.plan.bucket("artefacts"));
-    for (on, role) in [
-        (format!("subscription {name}"), "roles/pubsub.subscriber"),
-        ("topic burnin-facts".to_owned(), "roles/pubsub.publisher"),
-        (bucket.clone(), "roles/storage.objectViewer"),
-        (bucket, "roles/storage.objectCreator"),
+    let steps = member(&format!("burnin-cluster-build@{PROJECT}.iam.gserviceaccount.com"));
+    for (permission, on) in [
+        (permission("pubsub.projects.subscriptions.list"), Resource::project()),
+        (permission("pubsub.projects.subscriptions.create"), Resource::project()),
+        (permission("the topic of a new subscription"), Resource::topic("burnin-agent")),
+        (permission("pubsub.projects.subscriptions.getIamPolicy"), Resource::subscription(&name)),
+        (permission("pubsub.projects.subscriptions.setIamPolicy"), Resource::subscription(&name)),
+        // The release.
+        (permission("pubsub.projects.subscriptions.delete"), Resource::subscription(&name)),
     ] {
-        rehearsal.iam.grant_outside(&on, role, &member(&account));
+        rehearsal.iam.check(&steps, permission, &on).map_err(|denial| format!("403: {denial}"))?;
     }
+    rehearsal.iam.grant_outside(
+        &format!("subscription {name}"),
+        "roles/pubsub.subscriber",
+        &member(&account),
+    );
     let id = format!("projects/{PROJECT}/subscriptions/{name}");
     rehearsal.broker.subscribe(pubsub_standin::Subscription {
         name: id.clone(),
@@ -225,10 +238,9 @@ async fn install_agent(rehearsal: &Rehearsal, cluster: &str) -> Result<(), Faile
 fn encrypt(rehearsal: &Rehearsal) -> Result<(), Failed> {
     for (address, agent, key) in &rehearsal.plan.encrypted {
         let agent = format!("serviceAccount:service-data-number@{agent}.iam.gserviceaccount.com");
-        for permission in
-            ["cloudkms.cryptoKeyVersions.useToEncrypt", "cloudkms.cryptoKeyVersions.useToDecrypt"]
-        {
-            let may = rehearsal.iam.check(&agent, permission, &Resource::key(key));
+        for method in ["encrypt", "decrypt"] {
+            let method = format!("cloudkms.projects.locations.keyRings.cryptoKeys.{method}");
+            let may = rehearsal.iam.check(&agent, permission(&method), &Resource::key(key));
             may.map_err(|denial| format!("403: {address}: {denial}"))?;
         }
     }
@@ -292,7 +304,11 @@ async fn start_on_a_page(rehearsal: &Rehearsal) -> Result<String, Failed> {
             return Err(format!("a request of another site ({site}): expected 403, found {status}: {text}"));
         }
     }
-    if rehearsal.iam.would_allow(members::PERSON, "run.routes.invoke", &Resource::service("burnin-gateway")) {
+    if rehearsal.iam.would_allow(
+        members::PERSON,
+        permission("a request to a service"),
+        &Resource::service("burnin-gateway"),
+    ) {
         return Err(format!("{} may only open the dashboard, and may invoke the gateway", members::PERSON));
     }
     let started: Value = serde_json::from_str(&on_a_page(rehearsal, "POST", "/api/v1/runs", &body).await?)

@@ -3,6 +3,9 @@ connection. Without `_AGENT` no agent is installed.
 
 Its identity is a Kubernetes service account, as Workload Identity Federation names it (cloud.google.com/iam/docs/principal-identifiers):
 principal://iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/PROJECT.svc.id.goog/subject/ns/NAMESPACE/sa/NAME
+
+The steps only create the subscription and let the agent pull it. `agent_members` of infra/ gives the agent the topic of facts and the
+artefact bucket: steps that could grant those rights could also write them.
 """
 
 import json
@@ -29,25 +32,10 @@ RULES = (
 NODE_RULES = (("", "nodes", ("list",)),)
 
 
-def record(values, number):
-    """Record of the resources that the teardown removes. `number`: number of the cluster's project."""
-    home, member = values["home"] or values["project"], (
-        f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/{values['project']}.svc.id.goog"
-        f"/subject/ns/{values['namespace']}/sa/{NAME}")
-    subscription, bucket = f"{values['deployment']}-agent", f"gs://{values['artefacts']}"
-    grants = [
-        (["pubsub", "subscriptions"], subscription, "roles/pubsub.subscriber", [f"--project={home}"]),
-        (["pubsub", "topics"], f"{values['topics']}facts", "roles/pubsub.publisher", [f"--project={home}"]),
-        (["storage", "buckets"], bucket, "roles/storage.objectViewer", []),
-        (["storage", "buckets"], bucket, "roles/storage.objectCreator", []),
-    ]
-    return {"home": home, "cluster": values["cluster"], "subscription": subscription,
-            "grants": [{"of": of, "words": [name, f"--member={member}", f"--role={role}", *more]} for of, name, role, more in grants]}
-
-
-def change(verb, grant):
-    """Changes one binding; `verb` is `add` or `remove`."""
-    tools.run("gcloud", *grant["of"], f"{verb}-iam-policy-binding", *grant["words"], shown=False)
+def member(values, number):
+    """The agent's identity. `number`: number of the cluster's project."""
+    return (f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/{values['project']}.svc.id.goog"
+            f"/subject/ns/{values['namespace']}/sa/{NAME}")
 
 
 def subscriptions(recorded):
@@ -59,7 +47,7 @@ def subscriptions(recorded):
 
 def install(values):
     project = tools.read("gcloud", "projects", "describe", values["project"], "--format=json")
-    recorded = record(values, project["projectNumber"])
+    recorded = {"home": values["home"] or values["project"], "cluster": values["cluster"], "subscription": f"{values['deployment']}-agent"}
     with open("agent.json", "w", encoding="utf-8") as file:
         json.dump(recorded, file, indent=1)
     # Stored before anything is created, so that the teardown can remove it all.
@@ -69,8 +57,8 @@ def install(values):
         tools.run("gcloud", "pubsub", "subscriptions", "create", recorded["subscription"], f"--project={recorded['home']}",
                   f"--topic={values['topics']}agent", f"--message-filter=attributes.cluster = \"{values['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
                   "--expiration-period=31d", f"--labels={labels}")
-    for grant in recorded["grants"]:
-        change("add", grant)
+    tools.run("gcloud", "pubsub", "subscriptions", "add-iam-policy-binding", recorded["subscription"], f"--project={recorded['home']}",
+              f"--member={member(values, project['projectNumber'])}", "--role=roles/pubsub.subscriber", shown=False)
     with open("agent-objects.json", "w", encoding="utf-8") as file:
         json.dump(objects(values, recorded), file, indent=1)
     tools.run("kubectl", "apply", "--server-side", "--filename", "agent-objects.json")
@@ -123,17 +111,11 @@ def objects(values, recorded):
 
 
 def remove(values):
-    """Removes the agent's permissions and subscription. Returns the remaining subscriptions."""
+    """Removes the agent's subscription, and its grant with it. Returns the remaining subscriptions."""
     if not tools.fetch(values["state"], "agent.json"):
         return []
     with open("agent.json", encoding="utf-8") as file:
         recorded = json.load(file)
-    for grant in recorded["grants"]:
-        try:
-            change("remove", grant)
-        except tools.Failed as failed:
-            # A second teardown finds no binding; a remaining binding names a service account that no longer exists.
-            print(f"grant on {grant['words'][0]}: {failed}")
     for name in subscriptions(recorded):
         try:
             tools.run("gcloud", "pubsub", "subscriptions", "delete", name, f"--project={recorded['home']}", "--quiet")

@@ -191,16 +191,16 @@ fn a_partially_installed_agent_is_removed() {
     let workspace = workspace.set("_STATE", state);
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
     assert_eq!(workspace.python(&["agent.py", "fetch"]).0, Some(0));
-    bed.cloud_fault("right", "\n\nERROR: (gcloud) PERMISSION_DENIED: User not authorized\n");
+    bed.cloud_fault("right", "ERROR: (gcloud) PERMISSION_DENIED: User not authorized\n");
     let (code, output) = workspace.python(&["agent.py", "install"]);
     assert!(
         code == Some(1)
             && output.contains(
-                "FAILED: gcloud storage failed with exit status 1: ERROR: (gcloud) PERMISSION_DENIED"
+                "FAILED: gcloud pubsub failed with exit status 1: ERROR: (gcloud) PERMISSION_DENIED"
             ),
         "{output}"
     );
-    assert_eq!(bed.cloud().len(), 3, "{:?}", bed.cloud());
+    assert_eq!(bed.cloud(), ["subscription b761fca33-agent"]);
     // A subscription that cannot be deleted is reported.
     bed.cloud_fault("delete-subscription", "ERROR: PERMISSION_DENIED\n");
     let (code, output) = workspace.python(&["agent.py", "remove"]);

@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{BuildsState, CloudBuildState};
+use crate::{BuildsState, CloudBuildState, substitutions};
 
 /// Fields that a request may set; all others are set by Cloud Build or unknown.
 const BUILD: [&str; 14] = [
@@ -92,7 +92,7 @@ pub(crate) fn refused(build: &Value) -> Option<String> {
             return Some("invalid build: a step without a name".to_owned());
         }
     }
-    if let Some(why) = refused_account(build) {
+    if let Some(why) = refused_account(build).or_else(|| substitutions::refused(build)) {
         return Some(why);
     }
     let storage = &build["source"]["storageSource"];

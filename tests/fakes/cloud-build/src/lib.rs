@@ -7,6 +7,7 @@
 
 mod build;
 mod rest;
+mod substitutions;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
