@@ -1,13 +1,15 @@
-# One topic for each service that handles commands, one for all facts, one for ends of runs, and one for dead letters.
+# One topic for each service that handles commands, one for the facts of services and one for those of agents, one for ends of runs, and
+# one for dead letters.
 # Cloud Build defines the name of its own topic.
 locals {
-  topics = toset(concat(["facts", "replies", "agent"], [for name, service in local.told : service.takes]))
+  topics = toset(concat(["facts", "agent-facts", "replies", "agent"], [for name, service in local.told : service.takes]))
   pubsub = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
   says = merge([
     for holder, of in merge(
       local.services,
       { for cluster in var.agents : "agent-${cluster}" => local.rights.agent },
+      { for member in var.agent_members : member => local.rights.agent },
     ) : { for topic in of.says : "${holder} ${topic}" => { holder = holder, topic = topic } }
   ]...)
 }
@@ -60,7 +62,7 @@ resource "google_pubsub_topic_iam_member" "says" {
   for_each = local.says
   topic    = google_pubsub_topic.topic[each.value.topic].name
   role     = "roles/pubsub.publisher"
-  member   = google_service_account.holder[each.value.holder].member
+  member   = local.members[each.value.holder]
 }
 
 # Each subscription has its own account, which can call one service only.
@@ -166,6 +168,36 @@ resource "google_pubsub_subscription" "begun" {
   }
 }
 
+# Facts of agents. The conductor accepts only their types on this path.
+resource "google_pubsub_subscription" "agent_facts" {
+  name                       = "${local.prefix}facts-of-agents"
+  topic                      = google_pubsub_topic.topic["agent-facts"].id
+  ack_deadline_seconds       = 60
+  message_retention_duration = "604800s"
+
+  push_config {
+    push_endpoint = "${google_cloud_run_v2_service.service["conductor"].uri}/agent-facts"
+    oidc_token {
+      service_account_email = google_service_account.push["conductor"].email
+      audience              = google_cloud_run_v2_service.service["conductor"].uri
+    }
+  }
+
+  retry_policy {
+    minimum_backoff = "1s"
+    maximum_backoff = "60s"
+  }
+
+  dead_letter_policy {
+    dead_letter_topic     = google_pubsub_topic.topic["dead"].id
+    max_delivery_attempts = 100
+  }
+
+  expiration_policy {
+    ttl = ""
+  }
+}
+
 # Agents pull: each has its own subscription with the commands for its cluster.
 resource "google_pubsub_subscription" "agent" {
   for_each                   = var.agents
@@ -217,7 +249,7 @@ resource "google_pubsub_subscription_iam_member" "forwards" {
   for_each = merge(
     { for name, subscription in google_pubsub_subscription.push : name => subscription.name },
     { for name, subscription in google_pubsub_subscription.agent : "agent-${name}" => subscription.name },
-    { begun = google_pubsub_subscription.begun.name },
+    { begun = google_pubsub_subscription.begun.name, agent-facts = google_pubsub_subscription.agent_facts.name },
   )
   subscription = each.value
   role         = "roles/pubsub.subscriber"

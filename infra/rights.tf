@@ -15,19 +15,48 @@ locals {
     administer = "roles/storage.admin"
   }
 
-  # Every service account and its object permissions.
+  # Every service account of Burnin and its object permissions.
   holders = merge(
     { for name, service in local.services : name => service.objects },
     { for name, build in local.builds : name => build.objects },
     { for cluster in var.agents : "agent-${cluster}" => local.rights.agent.objects },
   )
 
+  # Agents that cluster steps install have the accounts of their clusters, and the rights of all agents.
+  members = merge(
+    { for name, account in google_service_account.holder : name => account.member },
+    { for member in var.agent_members : member => member },
+  )
+
   grants = merge([
-    for holder, objects in local.holders : {
+    for holder, objects in merge(local.holders, { for member in var.agent_members : member => local.rights.agent.objects }) : {
       for object in objects :
-      "${holder} ${object.right} ${object.bucket}/${try(object.prefix, "")}" => merge(object, { holder = holder })
+      "${holder} ${object.right} ${object.bucket}/${join(",", concat(try(object.below, []), try(object.stages, [])))}" => merge(object, { holder = holder })
     }
   ]...)
+}
+
+# Conditions of the grants; without prefixes and stages there is none.
+locals {
+  objects = { for name, bucket in google_storage_bucket.bucket : name => "projects/_/buckets/${bucket.name}/objects/" }
+
+  titles = {
+    for key, grant in local.grants : key => join(", ", concat(
+      [for prefix in try(grant.below, []) : "below ${prefix}"],
+      [for stage in try(grant.stages, []) : "stage ${stage}"],
+    ))
+  }
+
+  conditions = {
+    for key, grant in local.grants : key => join(" || ", concat(
+      [for prefix in try(grant.below, []) : "resource.name.startsWith(\"${local.objects[grant.bucket]}${prefix}\")"],
+      # A list is checked on the bucket, where only the request's prefix identifies the objects
+      # (cloud.google.com/iam/docs/conditions-attribute-reference, API attributes).
+      [for prefix in try(grant.below, []) : "api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"${prefix}\")" if grant.right == "read"],
+      # The name of an object of a run contains the run before the stage (same page, extract).
+      [for stage in try(grant.stages, []) : "resource.name.extract(\"${local.objects[grant.bucket]}artefacts/{run}/${stage}/\") != \"\""],
+    ))
+  }
 }
 
 resource "google_project_iam_custom_role" "remover" {
@@ -47,18 +76,13 @@ resource "google_storage_bucket_iam_member" "grant" {
   for_each = local.grants
   bucket   = google_storage_bucket.bucket[each.value.bucket].name
   role     = local.roles[each.value.right]
-  member   = google_service_account.holder[each.value.holder].member
+  member   = local.members[each.value.holder]
 
   dynamic "condition" {
-    for_each = try([each.value.prefix], [])
+    for_each = local.conditions[each.key] == "" ? [] : [local.conditions[each.key]]
     content {
-      title = "below ${condition.value}"
-      # A list is checked on the bucket, where only the request's prefix identifies the objects
-      # (cloud.google.com/iam/docs/conditions-attribute-reference, API attributes).
-      expression = join(" || ", concat(
-        ["resource.name.startsWith(\"projects/_/buckets/${google_storage_bucket.bucket[each.value.bucket].name}/objects/${condition.value}\")"],
-        each.value.right == "read" ? ["api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"${condition.value}\")"] : [],
-      ))
+      title      = local.titles[each.key]
+      expression = condition.value
     }
   }
 }
@@ -94,47 +118,8 @@ resource "google_service_account_iam_member" "nodes" {
   member             = google_service_account.holder["cluster-build"].member
 }
 
-# Agents that cluster steps install. The steps create an agent's subscription and let the agent pull it; its other rights are granted
-# here, because steps that could grant them could also write facts and artefacts.
-resource "google_storage_bucket_iam_member" "agent_members" {
-  for_each = merge([
-    for member in var.agent_members : {
-      for object in local.rights.agent.objects :
-      "${object.right} ${object.bucket} ${member}" => merge(object, { member = member })
-    }
-  ]...)
-  bucket = google_storage_bucket.bucket[each.value.bucket].name
-  role   = local.roles[each.value.right]
-  member = each.value.member
-}
-
-resource "google_pubsub_topic_iam_member" "agent_members" {
-  for_each = merge([
-    for member in var.agent_members : {
-      for topic in local.rights.agent.says : "${topic} ${member}" => { topic = topic, member = member }
-    }
-  ]...)
-  topic  = google_pubsub_topic.topic[each.value.topic].name
-  role   = "roles/pubsub.publisher"
-  member = each.value.member
-}
-
-resource "google_project_iam_custom_role" "subscriptions" {
-  role_id     = "burninSubscriptions"
-  title       = "Burnin: subscriptions of agents"
-  description = "Creates and deletes subscriptions, and lets agents pull them."
-  permissions = [for verb in ["create", "delete", "getIamPolicy", "list", "setIamPolicy"] : "pubsub.subscriptions.${verb}"]
-}
-
-resource "google_project_iam_member" "subscriptions" {
-  count   = length(var.agent_members) > 0 ? 1 : 0
-  project = var.project
-  role    = google_project_iam_custom_role.subscriptions.name
-  member  = google_service_account.holder["cluster-build"].member
-}
-
-# A new subscription needs `pubsub.topics.attachSubscription` on its topic (cloud.google.com/pubsub/docs/access-control). On another topic
-# the steps would read that topic.
+# Steps create the subscription of their cluster's agent in the project of the cluster: in this project they could change the services'
+# subscriptions. A subscription needs `pubsub.topics.attachSubscription` on its topic (cloud.google.com/pubsub/docs/access-control).
 resource "google_pubsub_topic_iam_member" "attacher" {
   count  = length(var.agent_members) > 0 ? 1 : 0
   topic  = google_pubsub_topic.topic["agent"].name

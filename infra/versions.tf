@@ -4,7 +4,7 @@ terraform {
     google = {
       source = "hashicorp/google"
       # The gate `infra` plans with the schemas of 6.50.0 (tests/terraform/schemas.json).
-      version = "~> 6.50"
+      version = "6.50.0"
     }
     time = {
       source  = "hashicorp/time"

@@ -132,14 +132,14 @@ class Deploy(unittest.TestCase):
         self.assertEqual(made["kubernetes"]["access"], "in_cluster")
         (created,) = cloud.calls("gcloud", "pubsub", "subscriptions", "create")
         deployment = cloud.world()["settings"]["vars"]["deployment_name"]
-        self.assertEqual(created[4:7], [f"{deployment}-agent", "--project=my-burnin", "--topic=burnin-agent"])
+        self.assertEqual(created[4:7], [f"{deployment}-agent", "--project=my-project", "--topic=projects/my-burnin/topics/burnin-agent"])
         self.assertIn('--message-filter=attributes.cluster = "c-1"', created)
         self.assertIn("--labels=burnin-cluster=c-1,burnin-expires=1800000000,burnin-run=r-1", created)
         member = ("--member=principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/my-project.svc.id.goog"
                   "/subject/ns/burnin/sa/burnin-agent")
         # The agent's other rights are Terraform's.
         self.assertEqual(cloud.world()["bindings"], [
-            ["pubsub", "subscriptions", f"{deployment}-agent", "--project=my-burnin", member, "--role=roles/pubsub.subscriber"]])
+            ["pubsub", "subscriptions", f"{deployment}-agent", "--project=my-project", member, "--role=roles/pubsub.subscriber"]])
         items = {each["kind"]: each for each in cloud.read("agent-objects.json")["items"]}
         self.assertEqual(sorted(items), ["ClusterRole", "ClusterRoleBinding", "Deployment", "Role", "RoleBinding", "ServiceAccount"])
         for each in items.values():
@@ -148,7 +148,7 @@ class Deploy(unittest.TestCase):
         (container,) = items["Deployment"]["spec"]["template"]["spec"]["containers"]
         self.assertEqual({each["name"]: each["value"] for each in container["env"]}, {
             "PORT": "8089", "BURNIN_AUTH": "platform", "BURNIN_CLUSTER": "c-1", "BURNIN_PROJECT": "my-burnin", "BURNIN_TOPICS": "burnin-",
-            "BURNIN_PULL": f"projects/my-burnin/subscriptions/{deployment}-agent", "BURNIN_ARTEFACTS": "gs://my-artefacts"})
+            "BURNIN_PULL": f"projects/my-project/subscriptions/{deployment}-agent", "BURNIN_ARTEFACTS": "gs://my-artefacts"})
         # The permissions equal rbac.yaml, which a Rust test compares with the program's requests.
         roles = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all((FLOW / "rbac.yaml").read_text())}
         rules = lambda role: sorted((group, resource, sorted(rule["verbs"])) for rule in role["rules"]

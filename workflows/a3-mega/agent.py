@@ -1,8 +1,8 @@
 """Installs Burnin's agent on the login machine, which has sbatch and the shared folder. The agent pulls this cluster's commands, so
 it needs no inbound connection. Without _AGENT no agent is installed.
 
-The steps only create the subscription and let the agent's account pull it. `agent_members` of infra/ gives that account the topic of
-facts and the artefact bucket: steps that could grant those rights could also write them.
+The subscription is in the cluster's project, where the steps have its rights: in Burnin's project they could change those of the
+services. `agent_members` of infra/ gives the agent's account its rights in Burnin's project.
 """
 
 import json
@@ -14,7 +14,7 @@ from toolkit import put
 
 def subscriptions(record):
     """Names of the subscriptions with this cluster's label."""
-    listed = call(["gcloud", "pubsub", "subscriptions", "list", f"--project={record['home']}", "--format=json",
+    listed = call(["gcloud", "pubsub", "subscriptions", "list", f"--project={record['project']}", "--format=json",
                    f"--filter=labels.burnin-cluster={record['cluster']}"], shown=False)
     return [subscription["name"].rpartition("/")[2] for subscription in json.loads(listed)]
 
@@ -27,22 +27,24 @@ def install():
     described = call(["gcloud", "compute", "instances", "describe", machine, f"--project={wanted['project']}", f"--zone={wanted['zone']}",
                       "--format=json"], shown=False)
     account = json.loads(described)["serviceAccounts"][0]["email"]
-    record = {"cluster": wanted["cluster"], "home": wanted["home"] or wanted["project"], "subscription": f"{wanted['short']}-agent"}
+    record = {"cluster": wanted["cluster"], "project": wanted["project"], "subscription": f"{wanted['short']}-agent"}
+    home = wanted["home"] or wanted["project"]
     # Stored before anything is created, so that the teardown can remove everything.
     with open("agent.json", "w", encoding="utf-8") as file:
         json.dump(record, file, indent=1)
     put(wanted["state"], "agent.json")
     if record["subscription"] not in subscriptions(record):
-        call(["gcloud", "pubsub", "subscriptions", "create", record["subscription"], f"--project={record['home']}", f"--topic={wanted['topics']}agent",
+        call(["gcloud", "pubsub", "subscriptions", "create", record["subscription"], f"--project={record['project']}",
+              f"--topic=projects/{home}/topics/{wanted['topics']}agent",
               f"--message-filter=attributes.cluster = \"{wanted['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
               "--expiration-period=31d",
               f"--labels=burnin-cluster={wanted['cluster']},burnin-run={wanted['run']},burnin-expires={wanted['expires']}"])
-    call(["gcloud", "pubsub", "subscriptions", "add-iam-policy-binding", record["subscription"], f"--project={record['home']}",
+    call(["gcloud", "pubsub", "subscriptions", "add-iam-policy-binding", record["subscription"], f"--project={record['project']}",
           f"--member=serviceAccount:{account}", "--role=roles/pubsub.subscriber"], shown=False)
     with open("job/agent.sh", encoding="utf-8") as file:
         script = file.read()
-    words = [wanted["agent"], wanted["agent_sha256"], wanted["cluster"], f"projects/{record['home']}/subscriptions/{record['subscription']}",
-             record["home"], wanted["topics"], f"gs://{wanted['artefacts']}"]
+    words = [wanted["agent"], wanted["agent_sha256"], wanted["cluster"], f"projects/{record['project']}/subscriptions/{record['subscription']}",
+             home, wanted["topics"], f"gs://{wanted['artefacts']}"]
     at(wanted, machine, f"bash -s -- {' '.join(words)}", script, timeout=600)
 
 

@@ -91,7 +91,7 @@ def remove_agent(wanted):
         return []
     record = json.loads(get(records[0], "dismissed.json"))
     for name in subscriptions(record):
-        attempt(f"subscription {name}", lambda name=name: call(["gcloud", "pubsub", "subscriptions", "delete", name, f"--project={record['home']}", "--quiet"]))
+        attempt(f"subscription {name}", lambda name=name: call(["gcloud", "pubsub", "subscriptions", "delete", name, f"--project={record['project']}", "--quiet"]))
     return [f"subscription {name}" for name in subscriptions(record)]
 
 

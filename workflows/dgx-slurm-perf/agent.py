@@ -3,8 +3,8 @@
 The agent runs on the controller and pulls this cluster's commands from its own subscription, so it needs no inbound connection.
 Without _AGENT no agent is installed and gcloud is not called. `remove` writes gone.json in both cases. Standard library only.
 
-The steps only create the subscription and let the agent's account pull it. `agent_members` of infra/ gives that account the topic of
-facts and the artefact bucket: steps that could grant those rights could also write them.
+The subscription is in the project of the agent's account, where the steps have its rights: in Burnin's project they could change those
+of the services. `agent_members` of infra/ gives the account its rights in Burnin's project.
 """
 
 import hashlib
@@ -62,7 +62,8 @@ def fetch(values):
 def record(values):
     """Record of the subscription that `remove` deletes."""
     name = hashlib.sha256(values["cluster"].encode()).hexdigest()[:8]
-    return {"cluster": values["cluster"], "project": values["agent_project"], "subscription": f"b{name}-agent"}
+    project = values["agent_account"].partition("@")[2].removesuffix(".iam.gserviceaccount.com")
+    return {"cluster": values["cluster"], "project": project, "subscription": f"b{name}-agent"}
 
 
 def subscriptions(recorded):
@@ -122,7 +123,8 @@ def install(values):
     name = recorded["subscription"]
     if name not in subscriptions(recorded):
         labels = {"burnin-cluster": values["cluster"], "burnin-run": values["agent_run"], "burnin-expires": values["agent_expires"]}
-        call("gcloud", "pubsub", "subscriptions", "create", name, f"--project={recorded['project']}", f"--topic={values['agent_topics']}agent",
+        call("gcloud", "pubsub", "subscriptions", "create", name, f"--project={recorded['project']}",
+             f"--topic=projects/{values['agent_project']}/topics/{values['agent_topics']}agent",
              f"--message-filter=attributes.cluster = \"{values['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
              "--expiration-period=31d", "--labels=" + ",".join(f"{label}={value}" for label, value in labels.items() if value))
     call("gcloud", "pubsub", "subscriptions", "add-iam-policy-binding", name, f"--project={recorded['project']}",

@@ -42,7 +42,9 @@ fn event_types() -> impl Iterator<Item = &'static str> {
 fn event_types_of(service: &str, entry: &Value) -> BTreeSet<&'static str> {
     let takes = entry["takes"].as_str();
     let says: Vec<_> = entry["says"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let received = event_types().filter(|event_type| takes == Some(topic_of(event_type)));
+    let received = event_types().filter(|event_type| {
+        takes == Some(topic_of(event_type)) || service == "conductor" && events::is_of_agent(event_type)
+    });
     let published = event_types().filter(|event_type| publishers(event_type).contains(&service));
     let published = published.inspect(|event_type| {
         let topic = topic_of(event_type);

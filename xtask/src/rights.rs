@@ -11,6 +11,17 @@ use serde::Deserialize;
 /// Prefixes of hints: obsolete after the end of their run or cluster, and recoverable if lost.
 const HINTS: [&str; 4] = ["open/", "clusters/open/", "requests/open/", "notices/open/"];
 
+/// Prefixes below which programs outside the services may create objects: files of builds, of clusters and of jobs, and unreadable events.
+const OUTSIDE: [&str; 5] = ["builds/", "clusters/", "kubernetes/", "logs/", "parked/"];
+/// Stages of runs whose files agents create.
+const OUTSIDE_STAGES: [&str; 2] = ["locate", "logs"];
+
+fn is_narrow(below: &[String], stages: &[String]) -> bool {
+    (!below.is_empty() || !stages.is_empty())
+        && below.iter().all(|prefix| OUTSIDE.contains(&&**prefix))
+        && stages.iter().all(|stage| OUTSIDE_STAGES.contains(&&**stage))
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rights {
@@ -64,7 +75,12 @@ struct Build {
 struct Grant {
     bucket: String,
     right: String,
-    prefix: Option<String>,
+    /// Prefixes of names; without prefixes and stages the grant is on the whole bucket.
+    #[serde(default)]
+    below: Vec<String>,
+    /// Stages of runs.
+    #[serde(default)]
+    stages: Vec<String>,
 }
 
 /// Checks the rules.
@@ -93,7 +109,8 @@ fn holders(rights: &Rights) -> Vec<(&str, &[Grant])> {
 fn broken(rights: &Rights) -> Vec<String> {
     let mut broken = Vec::new();
     for (holder, grants) in holders(rights) {
-        for Grant { bucket, right, prefix } in grants {
+        let is_outside = holder == "agent" || rights.builds.contains_key(holder);
+        for Grant { bucket, right, below, stages } in grants {
             if !rights.buckets.contains_key(bucket) || !rights.rights.contains_key(right) {
                 broken.push(format!("{holder}: undefined right {right} or bucket {bucket}"));
             }
@@ -109,7 +126,18 @@ fn broken(rights: &Rights) -> Vec<String> {
                 ("ledger", "remove") => {
                     broken.push(format!("{holder}: ledger objects must never be removed"))
                 }
-                (_, "remove") if !prefix.as_deref().is_some_and(|prefix| HINTS.contains(&prefix)) => {
+                (_, "create") if is_outside && !is_narrow(below, stages) => {
+                    broken.push(format!(
+                        "{holder}: builds and agents may create objects only below {} and in the stages {}: others decide verdicts",
+                        OUTSIDE.join(", "),
+                        OUTSIDE_STAGES.join(", ")
+                    ));
+                }
+                (_, "remove")
+                    if !stages.is_empty()
+                        || below.is_empty()
+                        || !below.iter().all(|prefix| HINTS.contains(&&**prefix)) =>
+                {
                     broken.push(format!("{holder}: only hints below {} may be removed", HINTS.join(" and ")));
                 }
                 _ => {}
@@ -164,6 +192,9 @@ fn broken(rights: &Rights) -> Vec<String> {
             broken.push("dashboard: must only read".to_owned());
         }
     }
+    if rights.agent.says != ["agent-facts"] {
+        broken.push("agent: may publish only facts of agents".to_owned());
+    }
     let topics: BTreeSet<&str> = events::topics().into_iter().collect();
     let known: BTreeSet<&str> =
         published.into_iter().chain(taken).chain(rights.agent.says.iter().map(String::as_str)).collect();
@@ -188,7 +219,8 @@ mod tests {
         let grant = |bucket: &str, right: &str, prefix: Option<&str>| Grant {
             bucket: bucket.to_owned(),
             right: right.to_owned(),
-            prefix: prefix.map(str::to_owned),
+            below: prefix.into_iter().map(str::to_owned).collect(),
+            stages: Vec::new(),
         };
         type Change = Box<dyn Fn(&mut Rights)>;
         fn on(name: &'static str, change: impl Fn(&mut ServiceRights) + 'static) -> Change {
@@ -225,6 +257,23 @@ mod tests {
                     let build = rights.builds.get_mut("cluster-build").unwrap();
                     build.project.push("roles/iam.serviceAccountUser".to_owned());
                 }),
+            ),
+            (
+                "others decide verdicts",
+                Box::new(move |rights| {
+                    rights.agent.objects.push(grant("artefacts", "create", Some("baselines/")))
+                }),
+            ),
+            (
+                "others decide verdicts",
+                Box::new(move |rights| {
+                    let build = rights.builds.get_mut("image-build").unwrap();
+                    build.objects.push(grant("artefacts", "create", None));
+                }),
+            ),
+            (
+                "may publish only facts of agents",
+                Box::new(|rights| rights.agent.says.push("facts".to_owned())),
             ),
             ("basic role", on("judge", |of| of.project.push("roles/editor".to_owned()))),
             (

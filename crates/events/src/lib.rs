@@ -22,4 +22,4 @@ mod topics;
 pub use message::{Content, Message, UnreadableEvent};
 pub use request::{CLUSTER_OFFERED, ClusterOffer, RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest, payload};
 pub use schema::event_schemas;
-pub use topics::{topic_of, topics};
+pub use topics::{is_of_agent, topic_of, topics};

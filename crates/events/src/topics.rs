@@ -1,4 +1,5 @@
-//! Topics of events: one per service that receives commands, one for all facts, one for ends of runs.
+//! Topics of events: one per service that receives commands, one for the facts of services and one for those of agents, one for ends of
+//! runs.
 //!
 //! No topic needs a subscription filter: every subscriber processes all events of its topic.
 
@@ -14,8 +15,11 @@ const fn topic(name: &'static str, commands: &'static [&'static str]) -> Topic {
     Topic { name, commands }
 }
 
-/// Facts, received by the conductor.
+/// Facts of services, received by the conductor.
 const FACTS: &str = "facts";
+/// Facts of agents, received by the conductor on a path of their own. Agents run on clusters, and Pub/Sub authorizes publishers for each
+/// topic: on the topic of services a taken over cluster could publish a verdict.
+const AGENT_FACTS: &str = "agent-facts";
 /// Ends of runs, for any subscriber. The conductor publishes them and does not subscribe.
 const CLOSED: &str = "closed";
 
@@ -37,7 +41,12 @@ const COMMANDS: [Topic; 5] = [
 
 /// Names of all topics: of commands, facts, ends of runs, requests and answers.
 pub fn topics() -> Vec<&'static str> {
-    COMMANDS.iter().map(|topic| topic.name).chain([FACTS, CLOSED, REQUESTS, REPLIES]).collect()
+    COMMANDS.iter().map(|topic| topic.name).chain([FACTS, AGENT_FACTS, CLOSED, REQUESTS, REPLIES]).collect()
+}
+
+/// Whether events of this type are facts of agents.
+pub fn is_of_agent(event_type: &str) -> bool {
+    topic_of(event_type) == AGENT_FACTS
 }
 
 /// Name of the topic that carries events of this type, without the deployment's prefix.
@@ -52,7 +61,9 @@ pub fn topic_of(event_type: &str) -> &'static str {
     }
     let name = event_type.strip_prefix("dev.burnin.").and_then(|rest| rest.strip_suffix(".v1"));
     let takes = |topic: &&Topic| name.is_some_and(|name| topic.commands.contains(&name));
-    COMMANDS.iter().find(takes).map_or(FACTS, |topic| topic.name)
+    let noun = name.and_then(|name| name.split_once('.')).map(|(noun, _)| noun);
+    let facts = if matches!(noun, Some("job" | "logs" | "nodes")) { AGENT_FACTS } else { FACTS };
+    COMMANDS.iter().find(takes).map_or(facts, |topic| topic.name)
 }
 
 #[cfg(test)]
@@ -70,9 +81,17 @@ mod tests {
             let expected = match *event_type {
                 "dev.burnin.run.closed.v1" => CLOSED,
                 "dev.burnin.run.used.v1" => "loader",
+                "dev.burnin.job.accepted.v1"
+                | "dev.burnin.job.done.v1"
+                | "dev.burnin.job.failed.v1"
+                | "dev.burnin.logs.collected.v1"
+                | "dev.burnin.logs.failed.v1"
+                | "dev.burnin.nodes.located.v1"
+                | "dev.burnin.nodes.failed.v1" => AGENT_FACTS,
                 _ => FACTS,
             };
             assert_eq!(topic_of(event_type), expected, "{event_type}");
+            assert_eq!(is_of_agent(event_type), expected == AGENT_FACTS, "{event_type}");
         }
         assert_eq!(COMMANDS.iter().map(|topic| topic.commands.len()).sum::<usize>(), Body::TYPES.len());
     }

@@ -2,7 +2,7 @@
 //!
 //! | route | effect |
 //! |---|---|
-//! | `POST /` | receives one event, see [`crate::push`] |
+//! | `POST /` | receives one event, see [`crate::push`]; so do further paths of a service, each for its own publishers |
 //! | `POST /chores/{name}` | runs a periodic task; called by a scheduler |
 //! | `GET /healthz` | 200 while the process serves, without authentication |
 //! | `GET /about` | name, version and revision of the service, and the event types it handles |
@@ -90,6 +90,8 @@ pub type More = Arc<dyn Fn() -> serde_json::Map<String, serde_json::Value> + Sen
 pub struct Routes {
     /// Routes for authenticated callers.
     pub guarded: Router,
+    /// Further paths that receive events, with their handlers.
+    pub events: Vec<(&'static str, Arc<dyn Handler>)>,
     /// Routes for any caller: they have their own authentication, or are public.
     pub open: Router,
     /// Serve only `open` and `/healthz`, so that a public address exposes no other route.
@@ -128,9 +130,12 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         let more = more.as_ref().map(|more| more()).unwrap_or_default();
         Json(ServiceInfo { more, ..about.clone() })
     };
-    Router::new()
-        .route("/", post(receive))
-        .with_state(EventReceiver { handler, dead_letters: parking })
+    let mut receivers = Router::new();
+    for (path, handler) in [("/", handler)].into_iter().chain(routes.events) {
+        let receiver = EventReceiver { handler, dead_letters: Arc::clone(&parking) };
+        receivers = receivers.merge(Router::new().route(path, post(receive)).with_state(receiver));
+    }
+    receivers
         .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
         .route("/about", get(about))
         .merge(routes.guarded)

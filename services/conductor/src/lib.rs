@@ -9,10 +9,12 @@ mod wake;
 
 pub use wake::{Conductor, Observer, WakeSettings, Woken};
 
+use std::sync::Arc;
+
 use events::{Content, Message};
 use lifecycle::{Input, Occurrence};
 use model::Fact;
-use service::{Disposition, Event, Handler, telemetry};
+use service::{AttributesReader, Disposition, Event, Handler, telemetry};
 use tracing::{Instrument, info_span};
 
 #[async_trait::async_trait]
@@ -43,6 +45,23 @@ impl Handler for Conductor {
             Ok(Woken::Unknown) => Disposition::Park(format!("run {} was never requested", message.run)),
             Ok(_) => Disposition::Done,
             Err(error) => Disposition::Retry(service::worker::chain(&error)),
+        }
+    }
+}
+
+/// Path of the facts of agents.
+pub const AGENT_FACTS: &str = "/agent-facts";
+
+/// Passes the facts that agents publish. Any other event on their topic is parked: an agent that publishes a verdict was taken over.
+pub struct AgentFacts(pub Arc<dyn Handler>);
+
+#[async_trait::async_trait]
+impl Handler for AgentFacts {
+    async fn handle(&self, event: &Event) -> Disposition {
+        if events::is_of_agent(event.ty()) {
+            self.0.handle(event).await
+        } else {
+            Disposition::Park(format!("an agent may not publish {}", event.ty()))
         }
     }
 }

@@ -1,12 +1,16 @@
-//! `burnin-conductor`: the only writer of the ledger. `POST /chores/tick` wakes every open run.
+//! `burnin-conductor`: the only writer of the ledger. `POST /chores/tick` wakes every open run; `POST /agent-facts` receives the facts of
+//! agents.
 
 use std::{process::ExitCode, sync::Arc};
 
-use conductor::{Conductor, WakeSettings, takes};
+use conductor::{AGENT_FACTS, AgentFacts, Conductor, WakeSettings, takes};
 use gcp::{Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use model::Span;
-use service::{async_trait, ids, serve::PeriodicTask};
+use service::{
+    Handler, async_trait, ids,
+    serve::{PeriodicTask, Routes},
+};
 
 struct Config {
     ledger: StorageLocation,
@@ -28,7 +32,7 @@ impl PeriodicTask for Tick {
 }
 
 fn main() -> ExitCode {
-    gcp::run(
+    gcp::run_with_routes(
         "conductor",
         env!("CARGO_PKG_VERSION"),
         |env| {
@@ -46,7 +50,10 @@ fn main() -> ExitCode {
             let (bus, clock) = (Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
             let conductor = Arc::new(Conductor::new(ledger, bus, clock, settings, None));
             let tick: Arc<dyn PeriodicTask> = Arc::new(Tick(Arc::clone(&conductor)));
-            Ok(Parts { takes: takes(), handler: conductor, parking: store, chores: vec![tick] })
+            let handler: Arc<dyn Handler> = conductor;
+            let of_agents: Arc<dyn Handler> = Arc::new(AgentFacts(Arc::clone(&handler)));
+            let routes = Routes { events: vec![(AGENT_FACTS, of_agents)], ..Routes::default() };
+            Ok((Parts { takes: takes(), handler, parking: store, chores: vec![tick] }, routes))
         },
     )
 }

@@ -151,6 +151,7 @@ impl Gateway {
             open: github::route(self),
             alone: false,
             about: Some(Arc::new(about)),
+            events: Vec::new(),
         }
     }
 

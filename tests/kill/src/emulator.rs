@@ -64,12 +64,12 @@ impl PubsubEmulator {
         self.put("subscriptions", subscription, json!({"topic": topic, "ackDeadlineSeconds": 10})).await
     }
 
-    /// Creates a push subscription to a local port.
-    pub async fn push(&self, topic: &str, subscription: &str, port: u16) -> Result<(), String> {
+    /// Creates a push subscription to a path of a local port.
+    pub async fn push(&self, topic: &str, subscription: &str, port: u16, path: &str) -> Result<(), String> {
         let body = json!({
             "topic": format!("projects/{PROJECT}/topics/{topic}"),
             "ackDeadlineSeconds": 10,
-            "pushConfig": {"pushEndpoint": format!("http://127.0.0.1:{port}/")},
+            "pushConfig": {"pushEndpoint": format!("http://127.0.0.1:{port}{path}")},
         });
         self.put("subscriptions", subscription, body).await
     }

@@ -82,7 +82,11 @@ impl ServiceFleet {
             if pull && name == AGENT {
                 emulator.hold(&topic_name, AGENT_SUBSCRIPTION).await?;
             } else {
-                emulator.push(&topic_name, &subscription, port).await?;
+                emulator.push(&topic_name, &subscription, port, "/").await?;
+            }
+            if name == "conductor" {
+                let subscription = format!("{subscription}-of-agents");
+                emulator.push("burnin-agent-facts", &subscription, port, "/agent-facts").await?;
             }
             let process = fleet.spawn(name, port)?;
             fleet.services.push(ServiceInstance { name, topic, port, process, starts: 0 });

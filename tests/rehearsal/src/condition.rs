@@ -17,6 +17,8 @@ pub enum GrantCondition {
     Any(Vec<GrantCondition>),
     /// The attribute's value starts with this prefix.
     StartsWith(Attribute, String),
+    /// `resource.name` has this text, then at least one character, then this text: `extract` with one variable.
+    Contains(String, String),
 }
 
 /// A text attribute of a request.
@@ -46,9 +48,19 @@ impl GrantCondition {
     fn term(text: &str) -> Result<Self, String> {
         let unsupported = || {
             format!(
-                "condition `{text}`: expected ATTRIBUTE.startsWith(\"TEXT\"); extend tests/rehearsal/src/condition.rs"
+                "condition `{text}`: expected ATTRIBUTE.startsWith(\"TEXT\") or resource.name.extract(\"TEXT{{NAME}}TEXT\") != \"\"; extend tests/rehearsal/src/condition.rs"
             )
         };
+        if let Some(rest) = text.strip_prefix("resource.name.extract(\"") {
+            let template = rest.strip_suffix("\") != \"\"").ok_or_else(unsupported)?;
+            let (before, rest) = template.split_once('{').ok_or_else(unsupported)?;
+            let (_, after) = rest.split_once('}').ok_or_else(unsupported)?;
+            // Without a text after the variable `extract` returns the rest of the name.
+            if after.is_empty() || template.contains(['"', '\\']) || after.contains('{') {
+                return Err(unsupported());
+            }
+            return Ok(Self::Contains(before.to_owned(), after.to_owned()));
+        }
         for (name, attribute) in ATTRIBUTES {
             let Some(rest) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix(".startsWith(\""))
             else {
@@ -74,6 +86,11 @@ impl GrantCondition {
             Self::StartsWith(Attribute::ListPrefix, text) => {
                 of.list_prefix.as_deref().unwrap_or("").starts_with(text)
             }
+            Self::Contains(before, after) => of.name.as_ref().is_some_and(|name| {
+                let rest = name.split_once(before.as_str()).map(|(_, rest)| rest);
+                rest.and_then(|rest| rest.split_once(after.as_str()))
+                    .is_some_and(|(found, _)| !found.is_empty())
+            }),
         }
     }
 }
@@ -83,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_condition_forms_of_infra_are_evaluated_and_all_others_are_errors() {
+    fn the_condition_forms_of_infra_are_evaluated_and_all_others_are_errors() {
         let both = "resource.name.startsWith(\"projects/_/buckets/b/objects/open/\") || \
                     api.getAttribute(\"storage.googleapis.com/objectListPrefix\", \"\").startsWith(\"open/\")";
         let condition = GrantCondition::parse(both).unwrap();
@@ -97,7 +114,15 @@ mod tests {
         assert!(condition.holds(&list("open/")) && condition.holds(&list("open/x")));
         assert!(!condition.holds(&list("")) && !condition.holds(&list("op")));
         assert!(!condition.holds(&Attributes::default()));
+        let stage = "resource.name.extract(\"projects/_/buckets/b/objects/artefacts/{run}/logs/\") != \"\"";
+        let stage = GrantCondition::parse(stage).unwrap();
+        assert!(stage.holds(&name("projects/_/buckets/b/objects/artefacts/r-1/logs/1/a.log")));
+        for other in ["artefacts/r-1/verdict/1/verdict.json", "artefacts//logs/1", "workflows/r/logs/1"] {
+            assert!(!stage.holds(&name(&format!("projects/_/buckets/b/objects/{other}"))), "{other}");
+        }
         for wrong in [
+            "resource.name.extract(\"a/{b}\") != \"\"",
+            "resource.name.extract(\"a/{b}/c\") == \"x\"",
             "true",
             "resource.type == \"x\"",
             "!resource.name.startsWith(\"x\")",

@@ -274,6 +274,10 @@ impl Rehearsal {
                         subscription: planned.id.clone(),
                         account: account.clone(),
                         audience: audience.clone(),
+                        path: match url.strip_prefix(&service.uri) {
+                            None | Some("") => "/".to_owned(),
+                            Some(path) => path.to_owned(),
+                        },
                         service,
                     }) as Arc<dyn PushEndpoint>)
                 }

@@ -159,6 +159,8 @@ pub struct PushDelivery {
     pub account: String,
     pub audience: String,
     pub service: PlannedService,
+    /// Path of the endpoint.
+    pub path: String,
 }
 
 #[async_trait::async_trait]
@@ -181,7 +183,7 @@ impl PushEndpoint for PushDelivery {
             "subscription": self.subscription, "deliveryAttempt": attempt,
         });
         let headers = vec![("content-type", "application/json".to_owned())];
-        let request = Invocation { method: "POST", path: "/", headers, body: body.to_string().into() };
+        let request = Invocation { method: "POST", path: &self.path, headers, body: body.to_string().into() };
         self.front.invoke(RequestOrigin::Project, Some(&token), &self.service.name, request).await.0
     }
 }
@@ -269,6 +271,15 @@ mod tests {
         let token = GOOGLE.token(PUSH, URI);
         assert_eq!(status(&front, RequestOrigin::Internet, Some(&token), "internal").await.0, 404);
         assert_eq!(status(&front, RequestOrigin::Internet, None, "internal").await.0, 404);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_beyond_the_maximum_of_the_instances_is_refused() {
+        let front = front().await;
+        let slots = Arc::clone(&front.targets.read().unwrap()["public"].slots);
+        let all = slots.acquire_owned().await.unwrap();
+        assert_eq!(status(&front, RequestOrigin::Internet, None, "public").await.0, 429);
+        drop(all);
     }
 
     #[tokio::test]

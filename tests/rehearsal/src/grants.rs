@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_roles_permissions_conditions_and_kinds_are_errors() {
+    fn unknown_roles_permissions_and_kinds_are_errors() {
         let role = json!({"bucket": "b", "role": "roles/storage.legacy", "member": "m"});
         assert!(Grants::from_plan(&[grant("google_storage_bucket_iam_member", role)]).is_err());
         assert!(Grants::from_plan(&[grant("google_project_iam_binding", json!({}))]).is_err());

@@ -39,13 +39,13 @@ pub const RULES: [RequestRule; 34] = [
         "condition",
         "a condition that reads a missing attribute is false",
         "Overview of IAM Conditions",
-        "both_condition_forms_of_infra_are_evaluated_and_all_others_are_errors",
+        "the_condition_forms_of_infra_are_evaluated_and_all_others_are_errors",
     ),
     rule(
         "roles",
         "roles have the permissions that Google's API returns",
         "darkbitio/gcp-iam-role-permissions, roles",
-        "unknown_roles_permissions_conditions_and_kinds_are_errors",
+        "unknown_roles_permissions_and_kinds_are_errors",
     ),
     rule(
         "create",
@@ -75,7 +75,7 @@ pub const RULES: [RequestRule; 34] = [
         "absent",
         "a read of an absent object is 403 for callers that may not list the bucket",
         "issue bigquery-dlp-remote-function #70",
-        "storage_methods_check_the_documented_permission",
+        "rehearsal",
     ),
     rule(
         "absent-prefix",
@@ -85,7 +85,7 @@ pub const RULES: [RequestRule; 34] = [
     ),
     rule(
         "retention",
-        "an object younger than its bucket's retention is neither removed nor replaced, whoever asks: 403; the ledger has the plan's",
+        "an object younger than its bucket's retention cannot be removed: 403",
         "Bucket Lock",
         "permanent_failures_are_returned_at_once",
     ),
@@ -223,9 +223,9 @@ pub const RULES: [RequestRule; 34] = [
     ),
     rule(
         "instances",
-        "a service whose instances all have their maximum of requests answers 429, and the caller repeats the request",
+        "a service whose instances all have their maximum of requests answers 429",
         "Maximum instances for services; Troubleshoot Cloud Run",
-        "rehearsal",
+        "a_request_beyond_the_maximum_of_the_instances_is_refused",
     ),
     rule(
         "build-secrets",
@@ -444,6 +444,7 @@ mod tests {
     #[test]
     fn each_method_of_the_data_is_used_and_each_page_named() {
         let sources = [
+            include_str!("boundaries.rs"),
             include_str!("build_rights.rs"),
             include_str!("declared.rs"),
             include_str!("deployment.rs"),

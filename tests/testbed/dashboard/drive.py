@@ -120,9 +120,9 @@ class Person:
         box = self.driver.execute_script("const it = document.querySelector(arguments[0]).getBoundingClientRect(); return [it.left, it.right]", what)
         return box[0] >= 0 and box[1] <= width
 
-    def start(self):
+    def start(self, workflow="quickstart"):
         self.go("/")
-        Select(self.find("form[data-begin] select")).select_by_visible_text("quickstart")
+        Select(self.find("form[data-begin] select")).select_by_visible_text(workflow)
         self.press("form[data-begin]")
         self.wait.until(lambda _: "/runs/" in self.driver.current_url)
         return self.driver.current_url.rpartition("/")[2]
@@ -386,6 +386,23 @@ def by_keyboard(person, first, second, log):
     print(f"dashboard: {reached} controls reached by Tab; by keyboard: {third} started and cancelled, a list filtered and searched, two runs compared, a system's range chosen, a log searched")
 
 
+def pinned(person):
+    """Pins a run with a single benchmark as the reference, and releases it."""
+    run = person.start("single")
+    person.until("PASS")
+    shown = lambda form: person.driver.find_elements(By.CSS_SELECTOR, form)
+    person.wait.until(lambda _: shown("form[data-pin]"), "timeout: the passed run has no form that pins it")
+    person.write("form[data-pin] [name=why]", "known good")
+    person.press("form[data-pin]")
+    person.wait.until(lambda _: shown("form[data-release]") and not shown("form[data-pin]"),
+                      "timeout: the pinned run has no form that releases the pin")
+    person.write("form[data-release] [name=why]", "no longer")
+    person.press("form[data-release]")
+    person.wait.until(lambda _: shown("form[data-pin]"), "timeout: the pin was not released")
+    print(f"dashboard: {run} was pinned as the reference and released")
+    return run
+
+
 def audited(person, paths):
     for path in paths:
         person.audit(path)
@@ -448,8 +465,13 @@ def browser_messages(driver):
 
 
 def without_schedules(workflows, copy):
-    """Copies the workflows except those with a schedule: a start at its time would add a run to the pages."""
+    """Copies the workflows except those with a schedule: a start at its time would add a run to the pages. The nightly one, which has a
+    single benchmark, remains as `single` without its triggers."""
     shutil.copytree(workflows, copy)
+    nightly = Path(copy, "nightly.yaml").read_text()
+    single, count = re.subn(r"^on:\n(?:[ ].*\n|\n)+", "", nightly.replace("name: nightly", "name: single"), flags=re.MULTILINE)
+    assert count == 1, "nightly.yaml has no block `on`"
+    Path(copy, "single.yaml").write_text(single)
     for file in Path(copy).glob("*.yaml"):
         if re.search("^  schedule:", file.read_text(), re.MULTILINE):
             file.unlink()
@@ -469,6 +491,7 @@ def main(burnin, workflows, folder):
         print("dashboard: no warnings or errors in the browser")
         compared = f"/compare?a={first}&b={second}"
         audited(person, ["/", "/?verdict=fail", "/systems/quickstart", f"/runs/{second}", f"/runs/{other}", log, "/compare", compared, "/runs/nobody", "/api"])
+        audited(person, [f"/runs/{pinned(person)}"])
 
     past = f"{folder}/past"
     ran = subprocess.run([burnin, "--data", past, "run", f"{workflows}/quickstart.yaml"], capture_output=True, text=True)

@@ -4,8 +4,8 @@ connection. Without `_AGENT` no agent is installed.
 Its identity is a Kubernetes service account, as Workload Identity Federation names it (cloud.google.com/iam/docs/principal-identifiers):
 principal://iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/PROJECT.svc.id.goog/subject/ns/NAMESPACE/sa/NAME
 
-The steps only create the subscription and let the agent pull it. `agent_members` of infra/ gives the agent the topic of facts and the
-artefact bucket: steps that could grant those rights could also write them.
+The subscription is in the cluster's project, where the steps have its rights: in Burnin's project they could change those of the
+services. `agent_members` of infra/ gives the agent its rights in Burnin's project.
 """
 
 import json
@@ -40,24 +40,25 @@ def member(values, number):
 
 def subscriptions(recorded):
     """Names of the subscriptions with this cluster's label."""
-    found = tools.read("gcloud", "pubsub", "subscriptions", "list", f"--project={recorded['home']}", "--format=json",
+    found = tools.read("gcloud", "pubsub", "subscriptions", "list", f"--project={recorded['project']}", "--format=json",
                        f"--filter=labels.burnin-cluster={recorded['cluster']}")
     return [each["name"].rpartition("/")[2] for each in found or []]
 
 
 def install(values):
     project = tools.read("gcloud", "projects", "describe", values["project"], "--format=json")
-    recorded = {"home": values["home"] or values["project"], "cluster": values["cluster"], "subscription": f"{values['deployment']}-agent"}
+    recorded = {"project": values["project"], "cluster": values["cluster"], "subscription": f"{values['deployment']}-agent"}
+    home = values["home"] or values["project"]
     with open("agent.json", "w", encoding="utf-8") as file:
         json.dump(recorded, file, indent=1)
     # Stored before anything is created, so that the teardown can remove it all.
     tools.keep(values["state"], "agent.json")
     if recorded["subscription"] not in subscriptions(recorded):
         labels = ",".join(f"{name}={value}" for name, value in parameters.labels(values).items())
-        tools.run("gcloud", "pubsub", "subscriptions", "create", recorded["subscription"], f"--project={recorded['home']}",
-                  f"--topic={values['topics']}agent", f"--message-filter=attributes.cluster = \"{values['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
+        tools.run("gcloud", "pubsub", "subscriptions", "create", recorded["subscription"], f"--project={recorded['project']}",
+                  f"--topic=projects/{home}/topics/{values['topics']}agent", f"--message-filter=attributes.cluster = \"{values['cluster']}\"", "--ack-deadline=600", "--message-retention-duration=1d",
                   "--expiration-period=31d", f"--labels={labels}")
-    tools.run("gcloud", "pubsub", "subscriptions", "add-iam-policy-binding", recorded["subscription"], f"--project={recorded['home']}",
+    tools.run("gcloud", "pubsub", "subscriptions", "add-iam-policy-binding", recorded["subscription"], f"--project={recorded['project']}",
               f"--member={member(values, project['projectNumber'])}", "--role=roles/pubsub.subscriber", shown=False)
     with open("agent-objects.json", "w", encoding="utf-8") as file:
         json.dump(objects(values, recorded), file, indent=1)
@@ -84,8 +85,8 @@ def objects(values, recorded):
                     subjects=[{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}])
 
     environment = {"PORT": str(PORT), "BURNIN_AUTH": "platform", "BURNIN_CLUSTER": values["cluster"],
-                   "BURNIN_PULL": f"projects/{recorded['home']}/subscriptions/{recorded['subscription']}",
-                   "BURNIN_PROJECT": recorded["home"], "BURNIN_TOPICS": values["topics"],
+                   "BURNIN_PULL": f"projects/{recorded['project']}/subscriptions/{recorded['subscription']}",
+                   "BURNIN_PROJECT": values["home"] or values["project"], "BURNIN_TOPICS": values["topics"],
                    "BURNIN_ARTEFACTS": f"gs://{values['artefacts']}"}
     container = {
         "name": "agent", "image": values["agent"], "env": [{"name": name, "value": value} for name, value in environment.items()],
@@ -118,7 +119,7 @@ def remove(values):
         recorded = json.load(file)
     for name in subscriptions(recorded):
         try:
-            tools.run("gcloud", "pubsub", "subscriptions", "delete", name, f"--project={recorded['home']}", "--quiet")
+            tools.run("gcloud", "pubsub", "subscriptions", "delete", name, f"--project={recorded['project']}", "--quiet")
         except tools.Failed as failed:
             print(failed)
     return [f"subscription {name}" for name in subscriptions(recorded)]

@@ -25,7 +25,7 @@ pub fn is_installed(bed: &AnsibleBed) {
     for setting in [
         "User=ops\n",
         &format!("BURNIN_CLUSTER=dgx BURNIN_PULL=projects/my-project/subscriptions/{SUBSCRIPTION}\n"),
-        "BURNIN_PROJECT=my-project BURNIN_TOPICS=burnin- BURNIN_ARTEFACTS=gs://my-artefacts\n",
+        "BURNIN_PROJECT=my-burnin BURNIN_TOPICS=burnin- BURNIN_ARTEFACTS=gs://my-artefacts\n",
         "GOOGLE_APPLICATION_CREDENTIALS=/home/ops/agent.json\n",
     ] {
         assert!(unit.contains(setting), "{setting}: {unit}");
@@ -107,7 +107,7 @@ async fn the_agent_runs_a_job_of_its_subscription() {
     storage.args(["--address", STORAGE, "--bucket", "my-artefacts"]).stdout(Stdio::null());
     let _storage = Storage(storage.spawn().unwrap());
     let broker = Broker::new(Arc::new(Everyone), "google", Duration::from_millis(100));
-    let topic = |name: &str| format!("projects/my-project/topics/burnin-{name}");
+    let topic = |name: &str| format!("projects/my-burnin/topics/burnin-{name}");
     let subscribe = |name: &str, of: &str, filter| {
         let name = format!("projects/my-project/subscriptions/{name}");
         broker.topic(&topic(of));
@@ -115,7 +115,7 @@ async fn the_agent_runs_a_job_of_its_subscription() {
     };
     // The subscription that the deployment creates.
     subscribe(SUBSCRIPTION, "agent", Some(("cluster".to_owned(), "dgx".to_owned())));
-    subscribe("facts", "facts", None);
+    subscribe("facts", "agent-facts", None);
     // The agent reaches this address from the hosts' network.
     let _address = Address::open_at(&broker, "agent", PUBSUB).await.unwrap();
 

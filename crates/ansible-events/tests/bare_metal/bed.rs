@@ -65,7 +65,7 @@ impl AnsibleBed {
             .set("_AGENT_SHA256", sha256(&program))
             .set("_AGENT_CREDENTIALS", "/home/ops/agent.json")
             .set("_AGENT_ACCOUNT", ACCOUNT)
-            .set("_BURNIN_PROJECT", "my-project")
+            .set("_BURNIN_PROJECT", "my-burnin")
             .set("_ARTEFACTS", "my-artefacts")
             .set("_RUN", "r-1")
             .set("_EXPIRES", "1800000000")

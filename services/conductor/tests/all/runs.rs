@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use crate::support::*;
+use conductor::AgentFacts;
 use model::*;
-use service::{Clock, Disposition, Event, Handler};
+use service::{AttributesReader, Clock, Disposition, Event, Handler};
 use test_support::good_run;
 
 #[tokio::test]
@@ -52,6 +53,28 @@ async fn a_fact_about_an_unknown_run_is_parked() {
     }
     assert_eq!(world.store.list("").await.unwrap(), [""; 0], "a parked fact creates no object");
     assert_eq!(world.bus.commands(), [""; 0]);
+}
+
+#[tokio::test]
+async fn agents_may_publish_only_their_own_facts() {
+    let world = Conductors::new();
+    let conductor = world.conductor();
+    let of_agents = AgentFacts(conductor.clone());
+    assert!(matches!(of_agents.handle(&requested()).await, Disposition::Park(_)), "a request of a run");
+    feed(&conductor, [requested()]).await;
+    for event in answers() {
+        let before = world.records().await.len();
+        let through = of_agents.handle(&event).await;
+        if event.source().to_string().ends_with("agent") {
+            assert_eq!(through, Disposition::Done, "{}", event.ty());
+        } else {
+            let why = format!("an agent may not publish {}", event.ty());
+            assert_eq!(through, Disposition::Park(why));
+            assert_eq!(world.records().await.len(), before);
+            feed(&conductor, [event]).await;
+        }
+    }
+    assert_eq!(world.records().await.len(), 12);
 }
 
 #[tokio::test]

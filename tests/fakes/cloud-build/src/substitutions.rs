@@ -24,9 +24,11 @@ pub(crate) fn refused(build: &Value) -> Option<String> {
     let given: BTreeSet<_> = build["substitutions"].as_object().into_iter().flat_map(Map::keys).collect();
     let mut used = BTreeSet::new();
     for text in fields(build) {
-        used.extend(PARAMETER.captures_iter(text).filter_map(|found| {
-            found.get(1).or_else(|| found.get(2)).map(|name| name.as_str().to_owned())
-        }));
+        used.extend(
+            PARAMETER.captures_iter(text).filter_map(|found| {
+                found.get(1).or_else(|| found.get(2)).map(|name| name.as_str().to_owned())
+            }),
+        );
     }
     if let Some(name) = used.iter().find(|name| name.starts_with('_') && !given.contains(name)) {
         return Some(format!("key in the template \"{name}\" is not matched in the substitution data"));
