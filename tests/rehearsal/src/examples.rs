@@ -89,16 +89,14 @@ async fn answer(front: &Front, broker: &Broker, iam: &Iam, request: Request) -> 
     (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// Runs a command to its end.
-async fn run(what: &str, command: &mut Command) -> Result<(), Failed> {
+/// Runs a command to its end. Returns its output.
+async fn run(what: &str, command: &mut Command) -> Result<String, Failed> {
     let output = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output()).await;
     let output =
         output.map_err(|_| format!("{what}: timeout"))?.map_err(|error| format!("{what}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    Err(format!("{what}: {}: {}", output.status, text.concat()))
+    let text =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    if output.status.success() { Ok(text) } else { Err(format!("{what}: {}: {text}", output.status)) }
 }
 
 /// Writes the workflows of the examples. The gateway reads all workflows once a minute, so this comes before its start.
@@ -196,6 +194,24 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
         outcomes::closed(rehearsal, &ledger, count).await
     })
     .await?;
+    // The other commands of the operator's terminal, on the run that cron started.
+    let by_cron = states.iter().find(|(state, _)| state.workflow.name == "nightly");
+    let by_cron = by_cron.ok_or("cron started no run")?.0.run.to_string();
+    for (arguments, expected) in [
+        (&["runs"][..], by_cron.as_str()),
+        (&["show", &by_cron], "PASS"),
+        (&["explain", &by_cron], "closed: completed"),
+        (&["logs", &by_cron], ".log"),
+        (&["cancel", &by_cron], "has already ended"),
+        (&["baseline", "pins"], "good"),
+    ] {
+        let arguments = [&["--server", &url], arguments].concat();
+        let output =
+            run(&format!("burnin {}", arguments.join(" ")), &mut command("burnin", &arguments)).await?;
+        if !output.contains(expected) {
+            return Err(format!("burnin {}: expected {expected:?}, found {output}", arguments.join(" ")));
+        }
+    }
     serving.abort();
     let runs: Vec<_> = states
         .iter()
