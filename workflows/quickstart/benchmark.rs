@@ -8,12 +8,12 @@ use std::{
 use crate::{
     FLOAT,
     collective::{Collective, PERIOD, value},
-    options::Options,
+    options::ProgramOptions,
     ring::Ring,
     table::{end_row, general, print_foot, print_head, print_row, squeeze},
 };
 
-pub fn benchmark(ring: &mut Ring, options: &Options, fault: Option<(&str, u64)>) -> i32 {
+pub fn benchmark(ring: &mut Ring, options: &ProgramOptions, fault: Option<(&str, u64)>) -> i32 {
     print_head(ring, options);
     let collective = options.collective;
     let sizes = options.sizes();

@@ -36,7 +36,7 @@ mod world;
 use std::{env, process};
 
 use collective::Collective;
-use options::Options;
+use options::ProgramOptions;
 use world::{Ranks, launch};
 
 /// Bytes of an element.
@@ -51,7 +51,7 @@ const WRONG: i32 = 7;
 
 fn main() {
     let collective = Collective::of_program(&name());
-    let options = collective.and_then(|collective| Options::parse(collective, env::args().skip(1)));
+    let options = collective.and_then(|collective| ProgramOptions::parse(collective, env::args().skip(1)));
     let options = options.unwrap_or_else(|message| {
         eprintln!("{}: {message} (-h for help)", name());
         process::exit(USAGE);

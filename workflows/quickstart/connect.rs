@@ -9,12 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::options::Options;
+use crate::options::ProgramOptions;
 
 const HELLO: &[u8; 8] = b"burnin-1";
 
 /// The first bytes on a new connection: rank, number of ranks, and a fingerprint of the flags.
-pub fn hello(rank: usize, ranks: usize, options: &Options) -> [u8; 32] {
+pub fn hello(rank: usize, ranks: usize, options: &ProgramOptions) -> [u8; 32] {
     let mut hello = [0; 32];
     hello[..8].copy_from_slice(HELLO);
     hello[8..16].copy_from_slice(&(rank as u64).to_be_bytes());

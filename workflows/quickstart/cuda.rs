@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Failure, matrix};
+use crate::{MeasureError, matrix};
 
 /// Bytes of one copy.
 const COPIED: usize = 256 << 20;
@@ -48,12 +48,12 @@ NEXT:
 ";
 
 type Status = c_int;
-type Handle = *mut c_void;
-type Address = u64;
+type CudaHandle = *mut c_void;
+type DeviceAddress = u64;
 
 unsafe extern "C" {
-    fn dlopen(file: *const c_char, flags: c_int) -> Handle;
-    fn dlsym(library: Handle, name: *const c_char) -> Handle;
+    fn dlopen(file: *const c_char, flags: c_int) -> CudaHandle;
+    fn dlsym(library: CudaHandle, name: *const c_char) -> CudaHandle;
 }
 
 /// Resolve all symbols when the library is loaded (`RTLD_NOW`).
@@ -67,16 +67,16 @@ macro_rules! functions {
         }
 
         impl Functions {
-            fn load(library: Handle) -> Result<Self, Failure> {
+            fn load(library: CudaHandle) -> Result<Self, MeasureError> {
                 Ok(Self {
                     $($name: {
                         // SAFETY: the name is a C string, and the library is never unloaded.
                         let found = unsafe { dlsym(library, $symbol.as_ptr()) };
                         if found.is_null() {
-                            return Err(Failure::Error(format!("libcuda.so.1 has no {}", $symbol.to_string_lossy())));
+                            return Err(MeasureError::Error(format!("libcuda.so.1 has no {}", $symbol.to_string_lossy())));
                         }
                         // SAFETY: cuda.h declares the function with these types.
-                        unsafe { transmute::<Handle, unsafe extern "C" fn($($of),*) -> Status>(found) }
+                        unsafe { transmute::<CudaHandle, unsafe extern "C" fn($($of),*) -> Status>(found) }
                     },)*
                 })
             }
@@ -90,34 +90,34 @@ functions! {
     count = c"cuDeviceGetCount"(*mut c_int);
     device = c"cuDeviceGet"(*mut c_int, c_int);
     name = c"cuDeviceGetName"(*mut c_char, c_int, c_int);
-    retain = c"cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
-    use_context = c"cuCtxSetCurrent"(Handle);
+    retain = c"cuDevicePrimaryCtxRetain"(*mut CudaHandle, c_int);
+    use_context = c"cuCtxSetCurrent"(CudaHandle);
     synchronize = c"cuCtxSynchronize"();
-    allocate = c"cuMemAlloc_v2"(*mut Address, usize);
-    free = c"cuMemFree_v2"(Address);
-    set = c"cuMemsetD8_v2"(Address, u8, usize);
-    copy = c"cuMemcpyDtoD_v2"(Address, Address, usize);
-    to_device = c"cuMemcpyHtoD_v2"(Address, *const c_void, usize);
-    to_host = c"cuMemcpyDtoH_v2"(*mut c_void, Address, usize);
-    load_module = c"cuModuleLoadData"(*mut Handle, *const c_char);
-    function = c"cuModuleGetFunction"(*mut Handle, Handle, *const c_char);
-    launch = c"cuLaunchKernel"(Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
+    allocate = c"cuMemAlloc_v2"(*mut DeviceAddress, usize);
+    free = c"cuMemFree_v2"(DeviceAddress);
+    set = c"cuMemsetD8_v2"(DeviceAddress, u8, usize);
+    copy = c"cuMemcpyDtoD_v2"(DeviceAddress, DeviceAddress, usize);
+    to_device = c"cuMemcpyHtoD_v2"(DeviceAddress, *const c_void, usize);
+    to_host = c"cuMemcpyDtoH_v2"(*mut c_void, DeviceAddress, usize);
+    load_module = c"cuModuleLoadData"(*mut CudaHandle, *const c_char);
+    function = c"cuModuleGetFunction"(*mut CudaHandle, CudaHandle, *const c_char);
+    launch = c"cuLaunchKernel"(CudaHandle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CudaHandle, *mut *mut c_void, *mut *mut c_void);
 }
 
 /// The driver's library. It is never unloaded.
-pub struct Driver(Functions);
+pub struct CudaDriver(Functions);
 
 /// A GPU with its context current on this thread.
-pub struct Gpu<'a> {
-    driver: &'a Driver,
+pub struct CudaGpu<'a> {
+    driver: &'a CudaDriver,
     device: c_int,
 }
 
-struct Memory<'a>(&'a Driver, Address);
+struct DeviceMemory<'a>(&'a CudaDriver, DeviceAddress);
 
-impl Driver {
+impl CudaDriver {
     /// The driver; `None` if the machine has none, or no GPU.
-    pub fn load() -> Result<Option<Self>, Failure> {
+    pub fn load() -> Result<Option<Self>, MeasureError> {
         // SAFETY: the name is a C string; the library's initialization has no precondition.
         let library = unsafe { dlopen(c"libcuda.so.1".as_ptr(), NOW) };
         if library.is_null() {
@@ -134,7 +134,7 @@ impl Driver {
         Ok((driver.count()? > 0).then_some(driver))
     }
 
-    fn done(&self, call: &str, status: Status) -> Result<(), Failure> {
+    fn done(&self, call: &str, status: Status) -> Result<(), MeasureError> {
         if status == 0 {
             return Ok(());
         }
@@ -147,17 +147,17 @@ impl Driver {
         } else {
             unsafe { CStr::from_ptr(name) }.to_str().unwrap_or("unknown")
         };
-        Err(Failure::Error(format!("{call} failed: {name} ({status})")))
+        Err(MeasureError::Error(format!("{call} failed: {name} ({status})")))
     }
 
-    pub fn count(&self) -> Result<c_int, Failure> {
+    pub fn count(&self) -> Result<c_int, MeasureError> {
         let mut count = 0;
         // SAFETY: the pointer is valid.
         self.done("cuDeviceGetCount", unsafe { (self.0.count)(&mut count) })?;
         Ok(count)
     }
 
-    pub fn gpu(&self, index: c_int) -> Result<Gpu<'_>, Failure> {
+    pub fn gpu(&self, index: c_int) -> Result<CudaGpu<'_>, MeasureError> {
         let (mut device, mut context) = (0, null_mut());
         // SAFETY: the pointers are valid, and each call uses the result of the one before.
         unsafe {
@@ -165,31 +165,31 @@ impl Driver {
             self.done("cuDevicePrimaryCtxRetain", (self.0.retain)(&mut context, device))?;
             self.done("cuCtxSetCurrent", (self.0.use_context)(context))?;
         }
-        Ok(Gpu { driver: self, device })
+        Ok(CudaGpu { driver: self, device })
     }
 
-    fn memory(&self, bytes: usize) -> Result<Memory<'_>, Failure> {
+    fn memory(&self, bytes: usize) -> Result<DeviceMemory<'_>, MeasureError> {
         let mut address = 0;
         // SAFETY: the pointer is valid, and a context is current.
         self.done("cuMemAlloc", unsafe { (self.0.allocate)(&mut address, bytes) })?;
-        Ok(Memory(self, address))
+        Ok(DeviceMemory(self, address))
     }
 
-    fn wait(&self) -> Result<(), Failure> {
+    fn wait(&self) -> Result<(), MeasureError> {
         // SAFETY: a context is current.
         self.done("cuCtxSynchronize", unsafe { (self.0.synchronize)() })
     }
 }
 
-impl Drop for Memory<'_> {
+impl Drop for DeviceMemory<'_> {
     fn drop(&mut self) {
         // SAFETY: the address was allocated and is freed once.
         unsafe { (self.0.0.free)(self.1) };
     }
 }
 
-impl Gpu<'_> {
-    pub fn name(&self) -> Result<String, Failure> {
+impl CudaGpu<'_> {
+    pub fn name(&self) -> Result<String, MeasureError> {
         let mut name = [0u8; 128];
         // SAFETY: the pointer is valid for the given length.
         let status = unsafe { (self.driver.0.name)(name.as_mut_ptr().cast(), 128, self.device) };
@@ -200,7 +200,7 @@ impl Gpu<'_> {
     }
 
     /// Rate of copies within the GPU's memory, bytes read plus bytes written, GB/s.
-    pub fn memory(&self, measured: Duration) -> Result<f64, Failure> {
+    pub fn memory(&self, measured: Duration) -> Result<f64, MeasureError> {
         let driver = self.driver;
         let (from, to) = (driver.memory(COPIED)?, driver.memory(COPIED)?);
         // SAFETY: both buffers have this size.
@@ -210,7 +210,7 @@ impl Gpu<'_> {
     }
 
     /// Rate of products of float matrices, TFLOP/s. The last product is checked.
-    pub fn product(&self, measured: Duration) -> Result<f64, Failure> {
+    pub fn product(&self, measured: Duration) -> Result<f64, MeasureError> {
         let driver = self.driver;
         let bytes = ROWS * ROWS * size_of::<f32>();
         let (left, right, out) = (driver.memory(bytes)?, driver.memory(bytes)?, driver.memory(bytes)?);
@@ -267,8 +267,8 @@ impl Gpu<'_> {
     fn rate(
         &self,
         measured: Duration,
-        mut execute: impl FnMut() -> Result<(), Failure>,
-    ) -> Result<f64, Failure> {
+        mut execute: impl FnMut() -> Result<(), MeasureError>,
+    ) -> Result<f64, MeasureError> {
         for _ in 0..3 {
             execute()?;
         }

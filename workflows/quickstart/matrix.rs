@@ -1,6 +1,6 @@
 //! Matrices whose product is exact in floats: small integers, so that every sum stays below 2^24.
 
-use crate::Failure;
+use crate::MeasureError;
 
 /// Element of the left matrix, -5 to 5.
 pub fn left(row: usize, column: usize) -> f32 {
@@ -23,13 +23,13 @@ pub fn operations(n: usize) -> f64 {
 }
 
 /// Checks every element of at most 16 rows of the product.
-pub fn check(n: usize, product: &[f32]) -> Result<(), Failure> {
+pub fn check(n: usize, product: &[f32]) -> Result<(), MeasureError> {
     for row in (0..n).step_by(n / 16 + 1) {
         for column in 0..n {
             let exact: f32 = (0..n).map(|at| left(row, at) * right(at, column)).sum();
             let found = product[row * n + column];
             if found != exact {
-                return Err(Failure::Wrong(format!(
+                return Err(MeasureError::Wrong(format!(
                     "row {row}, column {column} is {found} instead of {exact}"
                 )));
             }

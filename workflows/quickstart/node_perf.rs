@@ -18,7 +18,7 @@ use std::{env, process, time::Duration};
 const MEASURED: Duration = Duration::from_millis(300);
 
 /// Reasons to end without a result.
-enum Failure {
+enum MeasureError {
     /// The device or the system reports an error.
     Error(String),
     /// A result differs from the exact one.
@@ -43,15 +43,15 @@ fn main() {
     println!("node_perf 1");
     let (message, code) = match measure(measurement) {
         Ok(()) => return println!("node_perf: done"),
-        Err(Failure::Error(message)) => (message, 1),
-        Err(Failure::Wrong(message)) => (format!("wrong result: {message}"), 7),
+        Err(MeasureError::Error(message)) => (message, 1),
+        Err(MeasureError::Wrong(message)) => (format!("wrong result: {message}"), 7),
     };
     println!("node_perf: {message}");
     process::exit(code);
 }
 
-fn measure(measurement: Measurement) -> Result<(), Failure> {
-    let Some(driver) = cuda::Driver::load()? else {
+fn measure(measurement: Measurement) -> Result<(), MeasureError> {
+    let Some(driver) = cuda::CudaDriver::load()? else {
         let name = processors::name();
         match measurement {
             Measurement::Memory => {

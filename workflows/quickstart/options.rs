@@ -19,7 +19,7 @@ const HELP: &str = "USAGE: all_reduce_perf, all_gather_perf, reduce_scatter_perf
   -T SECONDS  timeout of a wait for another rank (60)
   -h          this text";
 
-pub struct Options {
+pub struct ProgramOptions {
     pub collective: Collective,
     pub min: usize,
     pub max: usize,
@@ -33,7 +33,7 @@ pub struct Options {
     pub timeout: Duration,
 }
 
-impl Options {
+impl ProgramOptions {
     pub fn parse(collective: Collective, arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         #[rustfmt::skip]
         let mut options = Self {

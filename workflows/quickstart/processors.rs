@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Failure, matrix};
+use crate::{MeasureError, matrix};
 
 /// Bytes of one copy by a thread: much more than the thread's share of the cache.
 const COPIED: usize = 32 << 20;
@@ -24,7 +24,7 @@ fn threads() -> usize {
 }
 
 /// Rate of copies, bytes read plus bytes written, GB/s.
-pub fn memory(measured: Duration) -> Result<f64, Failure> {
+pub fn memory(measured: Duration) -> Result<f64, MeasureError> {
     let rate = rate(measured, || {
         let (from, mut to) = (vec![1u8; COPIED], vec![0u8; COPIED]);
         move || {
@@ -37,7 +37,7 @@ pub fn memory(measured: Duration) -> Result<f64, Failure> {
 }
 
 /// Rate of products of float matrices, TFLOP/s. Every product is checked.
-pub fn product(measured: Duration) -> Result<f64, Failure> {
+pub fn product(measured: Duration) -> Result<f64, MeasureError> {
     let (left, right) = (matrix::filled(ROWS, matrix::left), matrix::filled(ROWS, matrix::right));
     let mut once = vec![0.0; ROWS * ROWS];
     multiply(&left, &right, &mut once);
@@ -48,7 +48,7 @@ pub fn product(measured: Duration) -> Result<f64, Failure> {
         move || {
             multiply(left, right, &mut product);
             if product != *once {
-                return Err(Failure::Wrong("a product differs from the first one".to_owned()));
+                return Err(MeasureError::Wrong("a product differs from the first one".to_owned()));
             }
             Ok(matrix::operations(ROWS))
         }
@@ -57,10 +57,10 @@ pub fn product(measured: Duration) -> Result<f64, Failure> {
 }
 
 /// Sum of the rates of all threads; each executes its own work repeatedly. The first execution is not measured.
-fn rate<W: FnMut() -> Result<f64, Failure> + Send>(
+fn rate<W: FnMut() -> Result<f64, MeasureError> + Send>(
     measured: Duration,
     work: impl Fn() -> W,
-) -> Result<f64, Failure> {
+) -> Result<f64, MeasureError> {
     let barrier = std::sync::Barrier::new(threads());
     thread::scope(|scope| {
         let started = (0..threads()).map(|_| {
@@ -77,7 +77,7 @@ fn rate<W: FnMut() -> Result<f64, Failure> + Send>(
             })
         });
         let started: Vec<_> = started.collect();
-        let died = |_| Err(Failure::Error("a thread ended without a result".to_owned()));
+        let died = |_| Err(MeasureError::Error("a thread ended without a result".to_owned()));
         started.into_iter().map(|thread| thread.join().unwrap_or_else(died)).sum()
     })
 }

@@ -14,7 +14,7 @@ use crate::{
     collective::Collective,
     connect::{answer, call, hello, publish},
     failure::fail,
-    options::Options,
+    options::ProgramOptions,
 };
 
 /// Bytes written before the next read. The neighbours' socket buffers have room for two of these slices, so the ring cannot block
@@ -34,7 +34,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    pub fn join(rank: usize, ranks: usize, rendezvous: &Path, options: &Options) -> Self {
+    pub fn join(rank: usize, ranks: usize, rendezvous: &Path, options: &ProgramOptions) -> Self {
         let timeout = options.timeout;
         let links = (ranks > 1).then(|| {
             let hello = hello(rank, ranks, options);

@@ -6,11 +6,11 @@ use crate::{
     BLOCK, WRONG,
     collective::Collective,
     failure::{IN_ROW, SOURCE, host},
-    options::Options,
+    options::ProgramOptions,
     ring::Ring,
 };
 
-pub fn print_head(ring: &mut Ring, options: &Options) {
+pub fn print_head(ring: &mut Ring, options: &ProgramOptions) {
     let host = host();
     let mut block = [0; BLOCK];
     let name = &host.as_bytes()[..host.len().min(BLOCK - 8)];
@@ -20,7 +20,7 @@ pub fn print_head(ring: &mut Ring, options: &Options) {
     if ring.rank > 0 {
         return;
     }
-    let Options { threads, gpus, min, max, warmup, iters, .. } = options;
+    let ProgramOptions { threads, gpus, min, max, warmup, iters, .. } = options;
     let step = match options.factor {
         1 => format!("{}(bytes)", options.step),
         factor => format!("{factor}(factor)"),

@@ -14,7 +14,7 @@ use crate::{
     benchmark::benchmark,
     failure::{fail, host},
     name,
-    options::Options,
+    options::ProgramOptions,
     ring::Ring,
 };
 
@@ -121,7 +121,7 @@ impl Ranks {
     }
 
     /// Runs the ranks of this process, the first rank in this thread. Returns the process's exit code.
-    pub fn run(&self, options: Options) -> i32 {
+    pub fn run(&self, options: ProgramOptions) -> i32 {
         if let Err(error) = fs::create_dir_all(&self.rendezvous) {
             fail(line!(), 1, &format!("{}: {error}", self.rendezvous.display()));
         }
@@ -135,7 +135,7 @@ impl Ranks {
         })
     }
 
-    fn run_rank(&self, rank: usize, options: &Options) -> i32 {
+    fn run_rank(&self, rank: usize, options: &ProgramOptions) -> i32 {
         let mut ring = Ring::join(rank, self.ranks, &self.rendezvous, options);
         let fault = self.fault.as_ref().filter(|(_, target, _)| match target {
             FaultTarget::Rank(target) => *target == rank,

@@ -118,7 +118,7 @@ pub enum ReportForm {
     Human,
     /// JSON.
     Json,
-    /// CSV: one line per size and placement, with the reference values.
+    /// CSV: one line per size and placement, with the reference values, or per metric, finding and suspect.
     Csv,
     /// Markdown, for a pull request or an issue.
     Markdown,
@@ -148,6 +148,6 @@ pub enum Form {
     Table,
     /// One JSON document per log.
     Json,
-    /// CSV: one line per size and placement.
+    /// CSV: one line per size and placement, or per metric.
     Csv,
 }

@@ -49,9 +49,13 @@ pub fn plan(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Exit
     if !workflow.description.is_empty() {
         text += &wrapped("", workflow.description.trim());
     }
-    for (stage, what) in steps(&workflow, &archives) {
-        let limit = workflow.limits.of(stage);
-        text += &wrapped(&format!("  {stage:<8} at most {:<8} ", limit.to_string()), &what);
+    for PlanLine { stage, limit, what } in steps(&workflow, &archives) {
+        let limit = match limit {
+            StepLimit::OfStage => format!("at most {}", workflow.limits.of(stage)),
+            StepLimit::OfCheck(limit) => format!("at most {limit}"),
+            StepLimit::NotRun => "not run".to_owned(),
+        };
+        text += &wrapped(&format!("  {stage:<8} {limit:<16} "), &what);
     }
     let mut rest = exists(&workflow);
     rest += &costs(&workflow);
@@ -107,21 +111,43 @@ fn starts(offered: &Offered, now: Timestamp) -> String {
     text
 }
 
-fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<(Stage, String)> {
+/// A line of the plan.
+struct PlanLine {
+    stage: Stage,
+    limit: StepLimit,
+    what: String,
+}
+
+enum StepLimit {
+    OfStage,
+    OfCheck(Span),
+    NotRun,
+}
+
+impl PlanLine {
+    const fn new(stage: Stage, what: String) -> Self {
+        Self { stage, limit: StepLimit::OfStage, what }
+    }
+}
+
+fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<PlanLine> {
     let mut steps = Vec::new();
     match &workflow.image {
         Some(ImageSpec::Build(build)) => {
-            steps.push((Stage::Image, described(build, archives)));
+            steps.push(PlanLine::new(Stage::Image, described(build, archives)));
         }
         Some(ImageSpec::Prebuilt(image)) => {
-            steps.push((Stage::Image, format!("nothing to build: {}", image.digest)))
+            steps.push(PlanLine::new(Stage::Image, format!("nothing to build: {}", image.digest)))
         }
         None => {}
     }
     match &workflow.cluster {
         Some(ClusterSpec::Rent(system)) if system.kind() == PROCESSES => {
             let nodes = system.nodes();
-            steps.push((Stage::Cluster, format!("{nodes} local processes, one per node, provisioned")));
+            steps.push(PlanLine::new(
+                Stage::Cluster,
+                format!("{nodes} local processes, one per node, provisioned"),
+            ));
         }
         Some(ClusterSpec::Rent(system)) => {
             let Some(deployed) = Deployed::of(system) else { return steps };
@@ -133,10 +159,10 @@ fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<(Stage, String)
                 "a {kind} cluster of {}: deployed by a {deploy}; destroyed by a {destroy}",
                 report::count(nodes, "node")
             );
-            steps.push((Stage::Cluster, what));
+            steps.push(PlanLine::new(Stage::Cluster, what));
         }
         Some(ClusterSpec::Existing { name, .. }) => {
-            steps.push((Stage::Cluster, format!("{name}, existing cluster, not released")))
+            steps.push(PlanLine::new(Stage::Cluster, format!("{name}, existing cluster, not released")))
         }
         None => {}
     }
@@ -145,16 +171,15 @@ fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<(Stage, String)
 }
 
 /// Steps of the single benchmark, or of all checks.
-fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
+fn checks(workflow: &Workflow) -> Vec<PlanLine> {
     let mut steps = Vec::new();
     for check in workflow.check_indices() {
         let Some(benchmark) = workflow.benchmark_of(check) else { continue };
         let mut what = described_program(&benchmark.program);
+        let mut limit = StepLimit::OfStage;
         if let Some(named) = workflow.check(check) {
             what = format!("{}: {what}, by the criteria {}", named.name, benchmark.criteria.name);
-            if let Some(limit) = named.limit {
-                what += &format!(", at most {limit}");
-            }
+            limit = named.limit.map_or(limit, StepLimit::OfCheck);
             let variables: Vec<_> =
                 benchmark.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
             if !variables.is_empty() {
@@ -164,22 +189,26 @@ fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
                 what += &format!(", if {} passed", named.needs.join(" and "));
             }
         }
-        steps.push((Stage::Job, what));
+        steps.push(PlanLine { stage: Stage::Job, limit, what });
     }
     if let Some(soak) = &workflow.soak {
         let what = format!(
             "then all checks again, round after round, until {} have passed or a check does not pass",
             soak.duration
         );
-        steps.push((Stage::Job, what));
+        steps.push(PlanLine::new(Stage::Job, what));
     }
     for (name, reason) in &workflow.excluded {
-        steps.push((Stage::Job, format!("{name}: not run: {}", report::line(reason))));
+        let what = format!("{name}: {}", report::line(reason));
+        steps.push(PlanLine { stage: Stage::Job, limit: StepLimit::NotRun, what });
     }
     let Some(benchmark) = workflow.benchmark_of(model::CheckIndex::FIRST) else { return steps };
-    steps.push((Stage::Logs, "upload the output of every node to the bucket, manifest last".to_owned()));
+    steps.push(PlanLine::new(
+        Stage::Logs,
+        "upload the output of every node to the bucket, manifest last".to_owned(),
+    ));
     if workflow.checks.is_empty() {
-        steps.push((Stage::Verdict, format!("by the criteria {}", benchmark.criteria.name)));
+        steps.push(PlanLine::new(Stage::Verdict, format!("by the criteria {}", benchmark.criteria.name)));
     }
     if let Some(locate) = &workflow.locate {
         let nodes = workflow.cluster.as_ref().map_or(0, |cluster| cluster.system().nodes());
@@ -188,7 +217,7 @@ fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
             "if the verdict is fail: test at most {} of nodes to find the bad node",
             report::count(tests, "pair")
         );
-        steps.push((Stage::Locate, what));
+        steps.push(PlanLine::new(Stage::Locate, what));
     }
     let benchmarks = workflow.check_indices().filter_map(|check| workflow.benchmark_of(check));
     let workloads = benchmarks.filter_map(|benchmark| benchmark.program.workload());
@@ -198,7 +227,7 @@ fn checks(workflow: &Workflow) -> Vec<(Stage, String)> {
     } else {
         "the measurements".to_owned()
     };
-    steps.push((Stage::Results, format!("load {rows} into the warehouse")));
+    steps.push(PlanLine::new(Stage::Results, format!("load {rows} into the warehouse")));
     steps
 }
 

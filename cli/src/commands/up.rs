@@ -100,7 +100,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
     let notifier = notifier(&data, &services, options.github, link);
     let handler: Arc<dyn Handler> = Arc::clone(&notifier) as Arc<dyn Handler>;
     services.bus.subscribe(&notifier::TAKES, &handler);
-    let driver = Arc::new(Driver { services, data: data.clone(), claims: Mutex::default() });
+    let driver = Arc::new(RunDriver { services, data: data.clone(), claims: Mutex::default() });
     driver.services.subscribe(&(Arc::clone(&driver) as Arc<dyn Handler>));
     let gateway = Gateway::new(GatewaySetup {
         ledger: data.ledger.clone(),
@@ -242,13 +242,13 @@ async fn again_and_again(chore: Arc<dyn PeriodicTask>, every: Span, clock: Arc<d
 }
 
 /// Drives every run that no other process drives.
-struct Driver {
+struct RunDriver {
     services: Services,
     data: DataFolder,
     claims: Mutex<BTreeMap<RunId, File>>,
 }
 
-impl Driver {
+impl RunDriver {
     /// Whether this process holds the run's lock.
     fn holds(&self, run: &RunId) -> Result<bool, CliError> {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,7 +292,7 @@ impl Driver {
 }
 
 #[service::async_trait]
-impl Handler for Driver {
+impl Handler for RunDriver {
     async fn handle(&self, event: &Event) -> Disposition {
         // Lock before the first record, so that no other process resumes the run in between.
         if let Ok(Message { run, content: Content::Fact(fact), .. }) = Message::from_event(event) {

@@ -32,12 +32,12 @@ pub trait KeySource: Send + Sync + 'static {
 }
 
 /// Keys published at a URL.
-pub struct Published {
+pub struct PublishedKeys {
     url: String,
     http: reqwest::Client,
 }
 
-impl Published {
+impl PublishedKeys {
     /// Creates the source of the keys at this URL.
     pub fn at(url: impl Into<String>) -> Self {
         Self { url: url.into(), http: reqwest::Client::new() }
@@ -45,7 +45,7 @@ impl Published {
 }
 
 #[async_trait::async_trait]
-impl KeySource for Published {
+impl KeySource for PublishedKeys {
     async fn fetch(&self) -> Result<(JwkSet, Duration), String> {
         let message = |error: reqwest::Error| format!("{}: {}", self.url, service::worker::chain(&error));
         let answer = self.http.get(&self.url).timeout(PATIENCE).send().await.map_err(message)?;

@@ -18,7 +18,7 @@ use crate::{
     Platform, StorageLocation,
     auth::Verifier,
     environment::Auth,
-    keys::{GOOGLE, Keys, Published},
+    keys::{GOOGLE, Keys, PublishedKeys},
     otlp,
     platform_callers::PlatformCallers,
     pubsub::PubSub,
@@ -162,7 +162,7 @@ async fn live(
             (address, Arc::new(PlatformCallers { are_tokens_verified }))
         }
         Auth::Oidc { audience, callers } => {
-            let keys = Keys::new(Published::at(GOOGLE), Arc::clone(&wiring.clock));
+            let keys = Keys::new(PublishedKeys::at(GOOGLE), Arc::clone(&wiring.clock));
             (Ipv4Addr::UNSPECIFIED, Arc::new(Verifier::new(&audience, callers, keys)))
         }
     };

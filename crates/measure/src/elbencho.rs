@@ -15,6 +15,7 @@ use crate::{
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     out::{Out, Put, short},
+    repetitions::Repetitions,
     text::trim,
 };
 
@@ -23,7 +24,7 @@ const BANDWIDTH: Known = Known::new(
     "MiB/s",
     Better::Higher,
     Scope::World,
-    "Bandwidth until the last thread ended, from CSV; labels `label`, `block` and `file` (sizes in bytes) where printed",
+    "Bandwidth until the last thread ended, from CSV; labels `label`, `block` and `file` (sizes in bytes) where printed, and `repetition` from the second row with these labels on",
 );
 const BYTES: Known = Known::new(
     "elbencho.<operation>.bytes",
@@ -105,6 +106,7 @@ struct Elbencho {
     /// Columns of the header: their indexes in [`READ`], each only once.
     header: Vec<Option<usize>>,
     operation: String,
+    repetitions: Repetitions,
     rows: u64,
     ended: bool,
     broken: bool,
@@ -193,6 +195,8 @@ impl Elbencho {
         if let Some((version, _)) = cell(VERSION) {
             out.version(version);
         }
+        let labels = LABELS.iter().map(|(column, _)| cell(*column).map_or("", |(value, _)| value));
+        let repetition = self.repetitions.count([self.operation.as_str()].into_iter().chain(labels));
         for (column, known) in METRICS {
             let Some((value, line)) = cell(column) else { continue };
             self.rows += 1;
@@ -205,7 +209,7 @@ impl Elbencho {
                     put = put.label(label, value);
                 }
             }
-            put.read(value, *line);
+            repetition.label(put).read(value, *line);
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     out::Out,
+    repetitions::Repetitions,
 };
 
 const BANDWIDTH: Known = Known::new(
@@ -17,7 +18,7 @@ const BANDWIDTH: Known = Known::new(
     "B/s",
     Better::Higher,
     Scope::Node,
-    "Bandwidth of `read`, `write` or `trim`; label `job`. An operation without input or output is left out",
+    "Bandwidth of `read`, `write` or `trim`; label `job`, and label `repetition` from the second job of the same name on (`numjobs`). An operation without input or output is left out",
 );
 const OPERATIONS: Known =
     Known::new("fio.<operation>.iops", "1/s", Better::Higher, Scope::Node, "Operations per second");
@@ -75,7 +76,7 @@ impl Lines for Fio {
 fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
     let Some(version) = root.get_text("fio version") else { return LogEnd::Empty };
     out.version(version.strip_prefix("fio-").unwrap_or(&version));
-    let mut ended = LogEnd::Truncated;
+    let (mut ended, mut repetitions) = (LogEnd::Truncated, Repetitions::default());
     for job in root.get_items("jobs") {
         let name = job.get_text("jobname").unwrap_or_default();
         if let Some(error) = job.get("error").filter(|error| error.text().is_some_and(|text| text != "0")) {
@@ -83,6 +84,7 @@ fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
             out.error(&text);
             out.finding("FIO_ERROR", Subject::default(), Severity::Unknown, &text, error.line());
         }
+        let repetition = repetitions.count([&*name]);
         for operation in ["read", "write", "trim"] {
             let Some(values) = job.get(operation) else { continue };
             let idle = values.get_text("io_bytes").is_none_or(|bytes| bytes == "0");
@@ -111,7 +113,7 @@ fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
                     continue;
                 };
                 let put = out.put_parts(known, &[operation], known.unit).label("job", &name);
-                put.read(&value.text().unwrap_or_default(), value.line());
+                repetition.label(put).read(&value.text().unwrap_or_default(), value.line());
             }
         }
     }

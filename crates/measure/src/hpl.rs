@@ -10,6 +10,7 @@ use crate::{
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
+    repetitions::{Repetition, Repetitions},
     text::{SearchPhrase, trim},
 };
 
@@ -18,7 +19,7 @@ const THROUGHPUT: Known = Known::new(
     "GFLOP/s",
     Better::Higher,
     Scope::World,
-    "Rate of a test; labels `n`, `nb`, `p`, `q` and `variant`. Four or five digits are printed, so equal values are common",
+    "Rate of a test; labels `n`, `nb`, `p`, `q` and `variant`, and `repetition` from the second test with these labels on. Four or five digits are printed, so equal values are common",
 );
 const PER_GPU: Known = Known::new(
     "hpl.throughput.per_gpu",
@@ -49,6 +50,8 @@ pub(crate) const FORMAT: Format = Format {
 #[derive(Default)]
 struct Hpl {
     labels: [String; 5],
+    repetitions: Repetitions,
+    repetition: Repetition,
     /// Title of the column of the rates, which is their unit. `None` without a header that is known.
     unit: Option<String>,
     rows: u64,
@@ -136,6 +139,7 @@ impl Hpl {
         for (label, word) in self.labels.iter_mut().zip([words[0], words[1], words[2], words[3], words[4]]) {
             short(word).clone_into(label);
         }
+        self.repetition = self.repetitions.count(self.labels.iter().map(String::as_str));
         // A rate in a unit other than that of the registry is not judged against bounds in that unit.
         let (time, rate) = match self.unit.as_deref() {
             Some("Gflops") => (TIME.unit, THROUGHPUT.unit),
@@ -159,7 +163,7 @@ impl Hpl {
         for (name, label) in ["variant", "n", "nb", "p", "q"].into_iter().zip(&self.labels) {
             put = put.label(name, label);
         }
-        put.read(text, line.number);
+        self.repetition.label(put).read(text, line.number);
     }
 
     /// Reads a residual: `||Ax-b||_oo/(...)=   4.12139792e-03 ...... PASSED`.
@@ -199,5 +203,17 @@ mod tests {
         assert_eq!(units(&new.replace("Gflops", "")), ["s", "unknown", "unknown"]);
         assert_eq!(units("T/V    : Wall time / encoded variant."), ["unknown"; 3], "no header");
         assert_eq!(units(&new.replace("Time", "Time(ms)")), ["unknown"; 3], "another header");
+    }
+
+    /// Input files repeat a size to measure it several times.
+    #[test]
+    fn repeated_tests_have_a_number() {
+        let row = "WR0 1000 100 1 2 46.37 8.1e+03 ( 4.0e+03)\n";
+        let log = format!("HPLinpack 2.3\n{row}{}{row}", row.replace("1000", "2000"));
+        let metrics = crate::read_as(&FORMAT, log.as_bytes()).unwrap().metrics;
+        let rates = metrics.iter().filter(|metric| *metric.name == *THROUGHPUT.name);
+        let numbers: Vec<_> =
+            rates.map(|metric| metric.labels.get("repetition").map(String::as_str)).collect();
+        assert_eq!(numbers, [None, None, Some("2")]);
     }
 }

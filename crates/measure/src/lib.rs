@@ -47,6 +47,7 @@ mod perftest;
 mod prefix;
 mod recent;
 mod registry;
+mod repetitions;
 mod text;
 mod training;
 mod xid;

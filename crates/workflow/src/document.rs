@@ -12,6 +12,8 @@ use std::{
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
+use crate::similar::suggest;
+
 /// Maximum size of a file, bytes. The YAML scanner buffers every token of a bracketed list until its end,
 /// which takes up to 180 times the text.
 const MAX_BYTES: usize = 256 << 10;
@@ -268,6 +270,37 @@ impl YamlDocument {
     pub(crate) fn set(&mut self, field: &str, value: Value) {
         let field = self.put(field.split('.'), value);
         self.overridden.push(Overridden { field, file: SET.to_owned(), position: None, excerpt: None });
+    }
+
+    /// The problem of a field in a list of named elements that has no element of this name: setting it would replace the list.
+    pub(crate) fn unknown_element(&self, field: &str) -> Option<FileProblem> {
+        let mut place = &self.value;
+        for part in field.split('.') {
+            let (name, numbers) = part.split_once('[').map_or((part, ""), |(name, numbers)| (name, numbers));
+            if let Some(elements) = place.as_array() {
+                let names = || elements.iter().filter_map(|element| element["name"].as_str());
+                let Some(at) = elements.iter().position(|element| element["name"].as_str() == Some(name))
+                else {
+                    let problem = FileProblem {
+                        file: SET.to_owned(),
+                        field: field.to_owned(),
+                        message: format!("no element of the list is named `{name}`"),
+                        ..FileProblem::default()
+                    };
+                    return names()
+                        .next()
+                        .is_some()
+                        .then(|| problem.with_help(suggest(name, names(), "names")));
+                };
+                place = &elements[at];
+            } else {
+                place = place.get(name)?;
+            }
+            for number in numbers.split('[').filter(|number| !number.is_empty()) {
+                place = place.get(number.strip_suffix(']')?.parse::<usize>().ok()?)?;
+            }
+        }
+        None
     }
 
     /// Sets the value of a field from a field of another file. `path`: names from the outermost field on.

@@ -142,10 +142,16 @@ pub fn resolve_document(
             file_of(path[0], &mut document, &mut suite).set_by(&path, value.clone(), values);
         }
     }
+    let mut unknown = Vec::new();
     for Override { field, value } in overrides {
-        file_of(field, &mut document, &mut suite).set(field, scalar(value));
+        let file = file_of(field, &mut document, &mut suite);
+        match file.unknown_element(field) {
+            Some(problem) => unknown.push(problem),
+            None => file.set(field, scalar(value)),
+        }
     }
     let (file, mut found) = document.read_in_part::<WorkflowFile>(&json!({"name": "unnamed"}))?;
+    found.extend(unknown);
     let suite_file = suite.as_ref().map(|Suite { document, .. }| document.read_as::<SuiteFile>()).transpose();
     let suite_file = suite_file.unwrap_or_else(|problems| {
         found.extend(problems.0);

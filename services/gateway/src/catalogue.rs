@@ -179,8 +179,7 @@ impl Catalogue {
         let mut count = 0;
         for path in paths {
             let file = path.file_name().unwrap_or_default();
-            let FoundFile { version, mut problems } =
-                checked(&mut known, &path, file.to_owned(), self.processes);
+            let FoundFile { version, mut problems } = self.checked(&mut known, &path, file.to_owned());
             let file = file.to_string_lossy().into_owned();
             match version {
                 Some(FileVersion { document, offered, notify, good }) => {
@@ -221,62 +220,57 @@ impl Catalogue {
         broken_workflows(count);
         Ok(read)
     }
-}
 
-/// Result of a file check, new or cached.
-fn checked(
-    known: &mut BTreeMap<OsString, KnownFile>,
-    path: &Path,
-    file: OsString,
-    processes: bool,
-) -> FoundFile {
-    let metadata = fs::metadata(path);
-    let version = metadata.map_or((SystemTime::UNIX_EPOCH, 0), |metadata| {
-        (metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len())
-    });
-    let before = match known.get(&file) {
-        Some(known) if known.version == version && known.checked.elapsed() < FRESH => {
-            return known.found.clone();
-        }
-        Some(known) => known.found.clone(),
-        None => FoundFile::default(),
-    };
-    let found = found(path, before.version, processes);
-    report(path, &before.problems, &found);
-    known.insert(file, KnownFile { version, checked: Instant::now(), found: found.clone() });
-    found
-}
-
-/// Checks a file and everything that it references.
-fn found(path: &Path, before: Option<FileVersion>, processes: bool) -> FoundFile {
-    let (document, problems) = match YamlDocument::read(path) {
-        Err(problems) => (None, problems),
-        Ok(document) => match good(&document, path, processes) {
-            Ok(version) => return FoundFile { version: Some(version), problems: Vec::new() },
-            Err(problems) => (Some(document), problems),
-        },
-    };
-    // Files referenced by the earlier version may have changed, too.
-    let earlier = before.filter(|before| before.good && good(&before.document, path, processes).is_ok());
-    let version = earlier.or_else(|| {
-        let document = document?;
-        let offered = workflow::offered_by(&document).ok()?;
-        Some(FileVersion { document, offered, notify: Vec::new(), good: false })
-    });
-    FoundFile { version, problems: problems.0 }
-}
-
-/// The version of a file if it and everything that it references are valid.
-fn good(document: &YamlDocument, path: &Path, processes: bool) -> Result<FileVersion, FileProblems> {
-    let resolved = workflow::resolve_document(document.clone(), path, None, &[], None)?;
-    let offered = workflow::offered_by(document)?;
-    if let (Some(ClusterSpec::Rent(system)), false) = (&resolved.workflow.cluster, processes)
-        && system.kind() == PROCESSES
-    {
-        let why = "the deployed services have no host for processes: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
-        return Err(document.problem("cluster.rent.processes", why).into());
+    /// Result of a file check, new or cached.
+    fn checked(&self, known: &mut BTreeMap<OsString, KnownFile>, path: &Path, file: OsString) -> FoundFile {
+        let metadata = fs::metadata(path);
+        let version = metadata.map_or((SystemTime::UNIX_EPOCH, 0), |metadata| {
+            (metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len())
+        });
+        let before = match known.get(&file) {
+            Some(known) if known.version == version && known.checked.elapsed() < FRESH => {
+                return known.found.clone();
+            }
+            Some(known) => known.found.clone(),
+            None => FoundFile::default(),
+        };
+        let found = self.found(path, before.version);
+        report(path, &before.problems, &found);
+        known.insert(file, KnownFile { version, checked: Instant::now(), found: found.clone() });
+        found
     }
-    Ok(FileVersion { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
+
+    /// Checks a file and everything that it references.
+    fn found(&self, path: &Path, before: Option<FileVersion>) -> FoundFile {
+        let (document, problems) = match YamlDocument::read(path) {
+            Err(problems) => (None, problems),
+            Ok(document) => match self.good(&document, path) {
+                Ok(version) => return FoundFile { version: Some(version), problems: Vec::new() },
+                Err(problems) => (Some(document), problems),
+            },
+        };
+        // Files referenced by the earlier version may have changed, too.
+        let earlier = before.filter(|before| before.good && self.good(&before.document, path).is_ok());
+        let version = earlier.or_else(|| {
+            let document = document?;
+            let offered = workflow::offered_by(&document).ok()?;
+            Some(FileVersion { document, offered, notify: Vec::new(), good: false })
+        });
+        FoundFile { version, problems: problems.0 }
+    }
+
+    /// The version of a file if it and everything that it references are valid.
+    fn good(&self, document: &YamlDocument, path: &Path) -> Result<FileVersion, FileProblems> {
+        let resolved = workflow::resolve_document(document.clone(), path, None, &[], None)?;
+        let offered = workflow::offered_by(document)?;
+        if let (Some(ClusterSpec::Rent(system)), false) = (&resolved.workflow.cluster, self.processes)
+            && system.kind() == PROCESSES
+        {
+            let why = "the deployed services have no host for processes: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
+            return Err(document.problem("cluster.rent.processes", why).into());
+        }
+        Ok(FileVersion { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
+    }
 }
 
 /// Logs new errors of a file once, and their correction once.

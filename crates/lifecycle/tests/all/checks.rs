@@ -8,13 +8,6 @@ const A: CheckIndex = CheckIndex(0);
 const B: CheckIndex = CheckIndex(1);
 const C: CheckIndex = CheckIndex(2);
 
-/// A run whose cluster is ready for the first check.
-fn ready(workflow: Workflow) -> Book {
-    let mut book = Book::open(workflow);
-    book.until("dev.burnin.cluster.ready.v1");
-    book
-}
-
 fn feed(book: &mut Book, check: CheckIndex, facts: impl IntoIterator<Item = Fact>) {
     for fact in facts {
         assert_eq!(book.feed_at(Attempt::first_of(check), fact), None);
@@ -24,23 +17,6 @@ fn feed(book: &mut Book, check: CheckIndex, facts: impl IntoIterator<Item = Fact
 /// The facts of a check's job that ran to its end.
 fn measured() -> [Fact; 3] {
     [Fact::JobAccepted(handle()), job_done(), logs()]
-}
-
-/// Confirms all owed commands until the run closes.
-fn finish(book: &mut Book) {
-    for _ in 0..20 {
-        for owed in book.owes() {
-            let mut parts = owed.split('.');
-            let (stage, attempt) = (parts.next().unwrap(), parts.next().unwrap().parse().unwrap());
-            let fact = match (stage, parts.next().unwrap()) {
-                ("cluster", "delete") => deleted(book.now),
-                ("results", _) => loaded(),
-                ("verdict", _) => verdict(Verdict::Pass),
-                other => panic!("{other:?} is owed"),
-            };
-            book.feed_at(attempt, fact);
-        }
-    }
 }
 
 #[test]

@@ -10,35 +10,12 @@ fn soak(seconds: u64) -> Workflow {
     Workflow { soak, ..with_checks(&["", "a"]) }
 }
 
-fn ready(workflow: Workflow) -> Book {
-    let mut book = Book::open(workflow);
-    book.until("dev.burnin.cluster.ready.v1");
-    book
-}
-
 /// Measures and judges the next check, which takes a minute.
 fn check(book: &mut Book, check: u16, reached: Verdict) {
     let attempt = Attempt::first_of(CheckIndex(check));
     book.now = book.now + Span::from_secs(60);
     for fact in [Fact::JobAccepted(handle()), job_done(), logs(), verdict(reached)] {
         assert_eq!(book.feed_at(attempt, fact), None);
-    }
-}
-
-/// Confirms the owed commands after the last round.
-fn finish(book: &mut Book) {
-    for _ in 0..20 {
-        for owed in book.owes() {
-            let mut parts = owed.split('.');
-            let (stage, attempt) = (parts.next().unwrap(), parts.next().unwrap().parse().unwrap());
-            let fact = match stage {
-                "cluster" => deleted(book.now),
-                "results" => loaded(),
-                "job" => Fact::JobFailed(failure(Class::Cancelled)),
-                other => panic!("{other} is owed"),
-            };
-            book.feed_at(attempt, fact);
-        }
     }
 }
 

@@ -3,5 +3,8 @@
 mod captures;
 mod docs;
 mod evidence;
+mod exemptions;
 mod fuzz;
+mod mutations;
 mod samples;
+mod support;

@@ -36,23 +36,27 @@ pub(super) fn write(out: &mut String, stories: &[Story<'_>]) {
     if metrics.iter().all(|(_, metrics)| is_empty(metrics)) {
         return;
     }
-    *out += "\n| check | metric | unit | subjects | median | worst | worst subject |\n|---|---|---|---|---|---|---|\n";
-    let mut omitted = Vec::new();
+    let (mut rows, mut omitted) = (String::new(), Vec::new());
     for (story, metrics) in &metrics {
-        let (check, judged) = (name_of(story), metrics.iter().filter(|it| it.better != Better::None));
-        let judged: Vec<_> = judged.filter(|it| it.values > 0).collect();
+        let check = name_of(story);
+        let measured = metrics.iter().filter(|it| it.values > 0);
+        let is_judged = |it: &&MetricSummary| it.better != Better::None || is_bounded(story, it);
+        let (judged, evidence): (Vec<_>, Vec<_>) = measured.partition(is_judged);
         for metric in judged.iter().take(METRICS) {
-            *out += &row(&check, metric);
+            rows += &row(&check, metric);
         }
         let more = judged.len().saturating_sub(METRICS);
-        let evidence = metrics.iter().filter(|it| it.better == Better::None && it.values > 0).count();
         if more > 0 {
             omitted.push(format!("{}: {}", cell(&check), text::count(more as u64, "further metric")));
         }
-        if evidence > 0 {
-            let evidence = text::count(evidence as u64, "metric");
+        if !evidence.is_empty() {
+            let evidence = text::count(evidence.len() as u64, "metric");
             omitted.push(format!("{}: {evidence} without a direction of improvement", cell(&check)));
         }
+    }
+    if !rows.is_empty() {
+        *out += "\n| check | metric | unit | subjects | median | worst | worst subject |\n|---|---|---|---|---|---|---|\n";
+        *out += &rows;
     }
     if !omitted.is_empty() {
         *out += &format!(
@@ -60,6 +64,15 @@ pub(super) fn write(out: &mut String, stories: &[Story<'_>]) {
             omitted.join("; ")
         );
     }
+}
+
+/// Whether the criteria of the check bound the metric: a floor or ceiling needs no direction of improvement.
+fn is_bounded(story: &Story<'_>, metric: &MetricSummary) -> bool {
+    let benchmark = story.run.and_then(|run| run.state.workflow.benchmark_of(run.shown_check()));
+    benchmark.is_some_and(|benchmark| {
+        let criteria = benchmark.criteria.metrics.iter();
+        criteria.filter(|it| it.bounds()).any(|it| it.selects(&metric.name, &metric.labels))
+    })
 }
 
 fn bandwidth(check: &str, table: &MeasuredTable<'_>) -> String {

@@ -1,6 +1,9 @@
 //! Checks: programs, matrices, output formats, criteria and baselines.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use model::{
     Benchmark, ByteSize, Check, Collective, CommandLine, Criteria, Datatype, Every, EvidenceRule,
@@ -84,11 +87,8 @@ impl<'a> WorkflowReader<'a> {
                     Some(names) => needs.extend(names.iter().cloned()),
                     None if checks.iter().any(|check| check.name == *need) => needs.push(need.clone()),
                     None => {
-                        let earlier: Vec<_> = checks
-                            .iter()
-                            .map(|check| check.name.as_str())
-                            .chain(named.keys().copied())
-                            .collect();
+                        let names = checks.iter().map(|check| check.name.as_str());
+                        let earlier: BTreeSet<_> = names.chain(named.keys().copied()).collect();
                         let message = format!("`{need}` is not an earlier check");
                         self.complain_of_name(
                             &format!("{field}.needs[{place}]"),

@@ -77,7 +77,6 @@ impl Operation {
     }
 }
 
-/// Location of a parameter.
 #[derive(Clone, Copy)]
 pub enum ParameterLocation {
     Path,
