@@ -16,7 +16,8 @@ use std::{
 };
 
 use ledger::Store;
-use model::{ClusterSpec, Notify, PROCESSES};
+use model::{BuildSpec, ClusterSpec, DEPLOYED, Notify, PROCESSES, System};
+use serde::Deserialize;
 use service::telemetry::meters::broken_workflows;
 use tempfile::TempDir;
 use tracing::{error, info};
@@ -45,8 +46,8 @@ pub struct CatalogueEntry {
 /// Every `*.yaml` file directly in a folder.
 pub struct Catalogue {
     source: CatalogueSource,
-    /// Whether the provisioner can rent processes of its own host.
-    processes: bool,
+    /// Whether runs are executed by the deployed services.
+    is_deployed: bool,
     /// Result of each file's check.
     known: Mutex<BTreeMap<OsString, KnownFile>>,
     broken: AtomicUsize,
@@ -112,7 +113,7 @@ impl Catalogue {
     pub fn folder(folder: impl Into<PathBuf>) -> Self {
         Self {
             source: CatalogueSource::Folder(folder.into()),
-            processes: true,
+            is_deployed: false,
             known: Mutex::default(),
             broken: AtomicUsize::new(0),
         }
@@ -123,16 +124,17 @@ impl Catalogue {
         let copy = tokio::sync::Mutex::default();
         Self {
             source: CatalogueSource::Bucket { store, prefix: prefix.to_owned(), copy },
-            processes: true,
+            is_deployed: false,
             known: Mutex::default(),
             broken: AtomicUsize::new(0),
         }
     }
 
-    /// Refuses workflows that rent processes: a deployed provisioner has no host for them.
+    /// Refuses workflows that the deployed services cannot run: clusters of processes, for which they have no host, and deployed
+    /// clusters without an agent.
     #[must_use]
-    pub fn without_processes(mut self) -> Self {
-        self.processes = false;
+    pub fn deployed(mut self) -> Self {
+        self.is_deployed = true;
         self
     }
 
@@ -263,14 +265,31 @@ impl Catalogue {
     fn good(&self, document: &YamlDocument, path: &Path) -> Result<FileVersion, FileProblems> {
         let resolved = workflow::resolve_document(document.clone(), path, None, &[], None)?;
         let offered = workflow::offered_by(document)?;
-        if let (Some(ClusterSpec::Rent(system)), false) = (&resolved.workflow.cluster, self.processes)
-            && system.kind() == PROCESSES
-        {
-            let why = "the deployed services have no host for processes: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
-            return Err(document.problem("cluster.rent.processes", why).into());
+        if let (Some(ClusterSpec::Rent(system)), true) = (&resolved.workflow.cluster, self.is_deployed) {
+            if system.kind() == PROCESSES {
+                let why = "the deployed services have no host for processes: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
+                return Err(document.problem("cluster.rent.processes", why).into());
+            }
+            if system.kind() == DEPLOYED && lacks_agent(system) {
+                let why = "the deployed services reach no cluster without an agent: set the substitution _AGENT, see the README beside the config";
+                return Err(document.problem("cluster.rent.deployed.deploy.substitutions", why).into());
+            }
         }
         Ok(FileVersion { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
     }
+}
+
+/// Whether the steps can install an agent, as the declared substitution `_AGENT` states, and are not told to.
+fn lacks_agent(system: &System) -> bool {
+    /// The part of the settings that deploys.
+    #[derive(Deserialize)]
+    struct Deploying {
+        deploy: BuildSpec,
+    }
+    let Ok(Deploying { deploy }) = system.read() else { return false };
+    let default = deploy.config["substitutions"]["_AGENT"].as_str();
+    let given = deploy.substitutions.get("_AGENT").map(String::as_str);
+    default.is_some_and(|default| given.unwrap_or(default).is_empty())
 }
 
 /// Logs new errors of a file once, and their correction once.

@@ -75,11 +75,8 @@ fn main() -> ExitCode {
                 StorageLocation::Folder(folder) => Catalogue::folder(folder),
                 bucket @ StorageLocation::Bucket(_) => Catalogue::bucket(wiring.store(bucket)?, "workflows/"),
             };
-            let catalogue = if config.clusters.starts_with("cloud-build:") {
-                catalogue.without_processes()
-            } else {
-                catalogue
-            };
+            let catalogue =
+                if config.clusters.starts_with("cloud-build:") { catalogue.deployed() } else { catalogue };
             let clock = Arc::clone(&wiring.clock);
             let view = RunIndex::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
             let gateway = Gateway::new(GatewaySetup {

@@ -275,10 +275,36 @@ async fn a_deployed_gateway_refuses_workflows_that_rent_processes() {
     std::fs::write(folder.path().join("w.yaml"), rented).unwrap();
     let here = Arc::new(Catalogue::folder(folder.path())).read().await.unwrap();
     assert!(here.workflows["w"].startable, "{}", here.problems);
-    let deployed = Arc::new(Catalogue::folder(folder.path()).without_processes()).read().await.unwrap();
+    let deployed = Arc::new(Catalogue::folder(folder.path()).deployed()).read().await.unwrap();
     assert!(!deployed.workflows["w"].startable);
     let problem = deployed.problems.to_string();
     assert!(problem.contains("cluster.rent.processes") && problem.contains("cluster.existing"), "{problem}");
+}
+
+#[tokio::test]
+async fn a_deployed_gateway_refuses_deployed_clusters_without_an_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &str| std::fs::write(folder.path().join(name), content).unwrap();
+    let steps = "steps: [{name: bash, script: 'true'}]\nsubstitutions: {_AGENT: ''}\noptions: {automapSubstitutions: true}\n";
+    write("steps.yaml", steps);
+    std::fs::create_dir(folder.path().join("source")).unwrap();
+    let workflow = |name: &str, substitutions: &str| {
+        let build = |more: &str| format!("{{config: steps.yaml, source: source{more}}}");
+        let rent = format!(
+            "{{deploy: {}, destroy: {}, slurm: {{nodes: 1, shared_folder: /home/burnin}}}}",
+            build(&format!(", substitutions: {{{substitutions}}}")),
+            build("")
+        );
+        write(&format!("{name}.yaml"), &format!("name: {name}\ncluster: {{rent: {{deployed: {rent}}}}}\n"));
+    };
+    workflow("without", "");
+    workflow("with", "_AGENT: 'gs://bucket/agent'");
+    let here = Arc::new(Catalogue::folder(folder.path())).read().await.unwrap();
+    assert!(here.workflows.values().all(|entry| entry.startable), "{}", here.problems);
+    let deployed = Arc::new(Catalogue::folder(folder.path()).deployed()).read().await.unwrap();
+    assert!(deployed.workflows["with"].startable, "{}", deployed.problems);
+    assert!(!deployed.workflows["without"].startable);
+    assert!(deployed.problems.to_string().contains("set the substitution _AGENT"), "{}", deployed.problems);
 }
 
 /// Requests that a page of another site can cause in a browser.
