@@ -107,7 +107,7 @@ fn middle(values: &mut [f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// A value with three or four significant digits, for reading: `351`, `48.2`, `0.871`.
+/// A value with three or four significant digits: `351`, `48.2`, `0.871`.
 #[must_use]
 pub fn number(value: f64) -> String {
     match value.abs() {

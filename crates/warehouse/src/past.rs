@@ -27,7 +27,7 @@ pub struct PastQuery {
     pub measured: MeasurementKind,
 }
 
-/// Kind of measurements.
+/// Data of earlier runs that a comparison needs: each run is read from one table only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MeasurementKind {
     /// The table of nccl-tests.

@@ -73,7 +73,7 @@ impl RowContext<'_> {
         }
     }
 
-    /// The root and its end. Other output may be joined to it.
+    /// The root and its end in the line. Other output may follow without a blank.
     fn root(&self, word: &Word<'_>, line: &[u8]) -> Option<(i64, usize)> {
         if let Some(number) = Number::parse(word.text) {
             // At the end of an unterminated line, digits may be missing.

@@ -1,7 +1,7 @@
 //! The hand-over document: measured values, serial numbers from the hardware evidence, and devices that no check measured.
 
 use model::{
-    GpuEvidence, NodeEvidence,
+    GpuEvidence, MetricCriterion, NodeEvidence,
     measurement::NodesOfHosts,
     metric::{Better, Metric, Scope, Subject},
 };
@@ -79,6 +79,38 @@ fn the_measured_values_stand_beside_the_serial_numbers_of_their_devices() {
     let missing = section(&text, "Not measured");
     assert!(missing.contains("node n0, GPU 0, serial S0: no check measured this device"), "{missing}");
     assert!(!missing.contains("serial S1") && !missing.contains("serial S2"), "{missing}");
+}
+
+/// A ceiling needs no direction of improvement, so the recipient sees the value that it bounds.
+#[test]
+fn a_metric_without_a_direction_is_listed_if_criteria_bound_it() {
+    let metric = |name: &str, value| Metric {
+        name: name.into(),
+        unit: "us".into(),
+        better: Better::None,
+        scope: Scope::Node,
+        subject: Subject { node: Some("n0".into()), ..Subject::default() },
+        labels: Default::default(),
+        value: Some(value),
+        resolution: None,
+        unmeasurable: None,
+        line: 1,
+    };
+    let mut workflow = workflow();
+    let mut reading = reading(&workflow);
+    reading.metrics = vec![metric("kv.rtt_us", 4.25), metric("kv.other_us", 7.0)];
+    let measured = |workflow: &model::Workflow| {
+        let text = handover(&[whole(workflow.clone(), reading.clone()).story()]);
+        section(&text, "Measured").to_owned()
+    };
+    let unbounded = measured(&workflow);
+    assert!(!unbounded.contains("worst subject") && unbounded.contains("2 metrics without"), "{unbounded}");
+    let ceiling =
+        MetricCriterion { metric: "kv.rtt_us".to_owned(), ceiling: Some(9.0), ..MetricCriterion::default() };
+    workflow.benchmark.as_mut().unwrap().criteria.metrics.push(ceiling);
+    let bounded = measured(&workflow);
+    assert!(bounded.contains("| `kv.rtt_us` | `us` | 1 | 4.25 |"), "{bounded}");
+    assert!(!bounded.contains("kv.other_us") && bounded.contains("1 metric without"), "{bounded}");
 }
 
 /// A table with the names of pods, and evidence with those of their nodes.

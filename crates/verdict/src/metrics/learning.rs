@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    fleet,
+    ambiguous, fleet,
     keys::{BorrowedKey, FleetName, described, values},
     place::owned,
     tiers::{healthy, tiers},
@@ -27,6 +27,10 @@ pub(crate) fn unfit(reading: &Reading) -> Option<String> {
     let bad = |severity: Severity| matches!(severity, Severity::Hardware | Severity::WrongData);
     if let Some(finding) = reading.findings.iter().find(|finding| bad(finding.severity)) {
         return Some(format!("it has the finding {} on line {}", finding.code, finding.line));
+    }
+    let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
+    if let Some(contradiction) = ambiguous::contradicting(judged).first() {
+        return Some(format!("it has different values of one metric: {contradiction}"));
     }
     values(reading).is_empty().then(|| "it has no judged value".to_owned())
 }

@@ -28,6 +28,10 @@ impl<'a> ByName<'a> {
         Self(names)
     }
 
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&str, &[&'a Metric])> {
+        self.0.iter().map(|(name, metrics)| (*name, metrics.as_slice()))
+    }
+
     pub(super) fn named(&self, name: &str) -> &[&'a Metric] {
         self.0.get(name).map(Vec::as_slice).unwrap_or_default()
     }
@@ -61,14 +65,20 @@ impl<'a> Measured<'a> {
         Self { criterion, name: described(criterion), metrics }
     }
 
-    /// The values to compare with the bounds.
+    /// The values to compare with the bounds. A value in another unit is not comparable: it is reported by [`Self::plausible`], and
+    /// would otherwise fail by a floor in a smaller unit.
     pub(super) fn values(&self) -> Vec<MeasuredValue<'a>> {
-        let all =
-            self.metrics.iter().filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));
+        let comparable = self.metrics.iter().filter(|metric| self.has_unit(metric));
+        let all = comparable.filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));
         match &self.criterion.settled {
             None => all.collect(),
             Some(window) => settled(all, window).into_values().map(|values| middle(&values)).collect(),
         }
+    }
+
+    /// Whether the value is in the unit of the criterion, or in a known one if the criterion states none.
+    fn has_unit(&self, metric: &Metric) -> bool {
+        self.criterion.unit.as_deref().map_or_else(|| metric.has_known_unit(), |unit| unit == &*metric.unit)
     }
 
     pub(super) fn is_of_gpus(&self) -> bool {
@@ -193,22 +203,19 @@ impl<'a> Measured<'a> {
     pub(super) fn plausible(&self, found: &mut FoundReasons<'_>) {
         let name = &self.name;
         for metric in &self.metrics {
-            let required = self.criterion.unit.as_deref();
-            if let Some(unit) = required.filter(|unit| **unit != *metric.unit) {
-                let text =
-                    format!("{name} is in `{}` and not in `{unit}` (line {})", metric.unit, metric.line);
-                found.add(Verdict::Inconclusive, "UNKNOWN_UNIT", text);
-                return;
-            }
-            if required.is_none() && !metric.has_known_unit() {
-                let text = format!(
-                    "{name} is in the unknown unit `{}` (line {}); name it in `unit` of the criteria if the bounds are in it",
-                    metric.unit, metric.line
-                );
-                found.add(Verdict::Inconclusive, "UNKNOWN_UNIT", text);
-                return;
-            }
+            // A line that states why a value is absent has no unit.
             let Some(value) = metric.value else { continue };
+            if !self.has_unit(metric) {
+                let Metric { unit, line, .. } = metric;
+                let text = match &self.criterion.unit {
+                    Some(required) => format!("{name} is in `{unit}` and not in `{required}` (line {line})"),
+                    None => format!(
+                        "{name} is in the unknown unit `{unit}` (line {line}); name it in `unit` of the criteria if the bounds are in it"
+                    ),
+                };
+                found.add(Verdict::Inconclusive, "UNKNOWN_UNIT", text);
+                return;
+            }
             let is_rate = metric.better == Better::Higher || metric.better == Better::Lower;
             let is_implausible = !value.is_finite()
                 || (is_rate && value < 0.0)

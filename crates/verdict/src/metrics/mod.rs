@@ -3,6 +3,7 @@
 //! The checks run in this order, and the most severe reason decides: end of the program, coverage, plausibility,
 //! findings, bounds, peers, baseline. A missing or unreadable value is never a pass.
 
+mod ambiguous;
 mod bounds;
 mod comparison;
 mod findings;
@@ -89,6 +90,7 @@ pub(crate) fn judge(
         measured.plausible(&mut found);
         measured.has_direction(&mut found);
     }
+    ambiguous::judge(&by_name, criteria, standard.baseline.is_some(), &mut found);
     listed_gpus(evidence, &measured, &mut found);
     findings::judge(reading, &mut found);
     hardware::judge(evidence, criteria.evidence, &mut found);

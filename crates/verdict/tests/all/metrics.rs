@@ -154,6 +154,11 @@ fn missing_evidence_never_passes() {
         let no_bound_missed = MetricCriterion { ceiling: Some(200.0), ..criterion() };
         inconclusive(&reading, no_bound_missed, code);
     }
+    // A floor in GB/s says nothing about a value in an unknown unit, which may be larger or smaller.
+    let mut other_unit = healthy();
+    other_unit.metrics.iter_mut().for_each(|metric| metric.unit = "furlong".into());
+    let judgement = by(&other_unit, MetricCriterion { floor: Some(1e6), ..criterion() });
+    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["UNKNOWN_UNIT"]));
     let mut waived = healthy();
     waived.metrics[5].value = None;
     let accepted = MetricCriterion { may_be_unmeasurable: true, ..floor() };
@@ -338,4 +343,39 @@ fn the_accepted_distance_from_the_past_is_a_criterion() {
     assert_eq!(codes(&judgement), ["WORSE_THAN_BASELINE"]);
     assert_eq!(judgement.suspects[0].gpu, Some(3));
     assert_eq!(judgement.suspects.len(), 1);
+}
+
+/// A log with two values of one metric states no result: the second value must not replace the first one silently.
+#[test]
+fn two_values_of_one_metric_never_pass() {
+    let format = measure::format("key-value").unwrap();
+    let log = |text: &str| measure::read_as(format, text.as_bytes()).unwrap();
+    let twice = log("rtt_us=4.2\nodd_us=1\nrtt_us=3.9\nCHECK_PASS\n");
+    let bounded =
+        MetricCriterion { metric: "kv.rtt_us".to_owned(), ceiling: Some(5.0), ..MetricCriterion::default() };
+    let judgement = by(&twice, bounded.clone());
+    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["AMBIGUOUS"]));
+    let text = &judgement.reasons[0].text;
+    assert!(text.contains("4.2 us (line 1) and 3.9 us (line 3)"), "{text}");
+    assert_eq!(
+        by(&log("rtt_us=4.2\nrtt_us=4.2\nCHECK_PASS\n"), bounded.clone()).verdict,
+        Verdict::Pass,
+        "equal values"
+    );
+    assert_eq!(
+        by(&log("rtt_us=n/a\nrtt_us=4.2\nCHECK_PASS\n"), bounded.clone()).verdict,
+        Verdict::Inconclusive
+    );
+    let other = MetricCriterion { metric: "kv.odd_us".to_owned(), ..bounded.clone() };
+    assert_eq!(by(&twice, other).verdict, Verdict::Pass, "the ambiguous metric is not judged");
+    // A missed bound is certain, whichever value is the result.
+    assert_eq!(by(&twice, MetricCriterion { ceiling: Some(3.0), ..bounded }).verdict, Verdict::Fail);
+
+    let mut repeated = healthy();
+    let again = repeated.metrics[3].clone();
+    repeated.metrics.push(model::metric::Metric { value: Some(99.25), line: 90, ..again });
+    let judgement = judged(&repeated, None, Some(&learned(&[healthy()])));
+    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["AMBIGUOUS"]));
+    let why = format!("{:?}", learnable(&[repeated]).unwrap_err());
+    assert!(why.contains("different values of one metric"), "{why}");
 }

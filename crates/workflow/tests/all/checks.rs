@@ -244,6 +244,12 @@ fn an_element_of_a_list_is_set_by_its_name_or_number() {
         message.contains("--set: checks[1].workload.max_bytes: 1 is smaller than min_bytes, 8"),
         "{message}"
     );
+    // An unknown name must not replace the list of checks.
+    let problems = set(&["checks.three.skip=x", "limits.jop=1m"]).unwrap_err().0;
+    let unknown = problems.iter().find(|problem| problem.field == "checks.three.skip").unwrap();
+    assert_eq!(unknown.message, "no element of the list is named `three`");
+    assert_eq!(unknown.help, "known names: one, two");
+    assert!(problems.iter().any(|problem| problem.field == "limits.jop"), "all problems: {problems:?}");
 }
 
 #[test]

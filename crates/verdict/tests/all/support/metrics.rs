@@ -9,7 +9,7 @@ use model::{
 };
 use verdict::{
     Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard,
-    baseline::{Healthy, learn},
+    baseline::{Healthy, Unlearnable, learn},
 };
 
 /// A log of nvbandwidth on a real H100: three times alone, and once beside a program that kept the GPU busy.
@@ -31,11 +31,15 @@ pub fn judged(reading: &Reading, criteria: Option<&Criteria>, baseline: Option<&
 
 /// The baseline of healthy runs.
 pub fn learned(runs: &[Reading]) -> Baseline {
+    learnable(runs).unwrap()
+}
+
+pub fn learnable(runs: &[Reading]) -> Result<Baseline, Unlearnable> {
     let of = |reading| Healthy {
         reading,
         fingerprint: Fingerprint::of(&RunEvidence::of(reading, &Clues::default())),
     };
-    learn(&runs.iter().map(of).collect::<Vec<_>>()).unwrap()
+    learn(&runs.iter().map(of).collect::<Vec<_>>())
 }
 
 pub fn codes(judgement: &Judgement) -> Vec<&str> {
