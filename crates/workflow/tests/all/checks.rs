@@ -299,7 +299,6 @@ fn the_shipped_suites_run_on_every_existing_kind_of_cluster() {
     }
 }
 
-/// Pairs of nodes run at the same time, so they collect no evidence.
 #[test]
 fn the_suites_of_nights_and_acceptance_require_evidence_of_each_node() {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/slurm.yaml");
@@ -314,7 +313,6 @@ fn the_suites_of_nights_and_acceptance_require_evidence_of_each_node() {
             let resolved = workflow::resolve_document(document.clone(), &file, None, settings, None).unwrap();
             for check in &resolved.workflow.checks {
                 let expected = match check.name.as_str() {
-                    "pairs" => model::EvidenceRule::Off,
                     "memory" if !settings.is_empty() => model::EvidenceRule::Judged,
                     _ => model::EvidenceRule::Required,
                 };
