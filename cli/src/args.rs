@@ -336,7 +336,7 @@ pub enum CliCommand {
         /// Only the nodes of this cluster.
         #[arg(long, value_name = "NAME")]
         cluster: Option<String>,
-        /// Maximum number of judged runs to read, newest first.
+        /// Number of judged runs to read, newest first. Older runs that suspected, drained or re-tested nodes are always read.
         #[arg(long, value_name = "COUNT", default_value_t = 500)]
         last: usize,
         /// Include good nodes.

@@ -69,7 +69,7 @@ pub async fn run(data: DataFolder, run: &RunId, output: Output) -> Result<Exit, 
     Ok(shown(&found.audit(), output))
 }
 
-/// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum, 2 if a version cannot be compared, and
+/// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum, 2 if a version or a node cannot be compared, and
 /// without evidence of two nodes or two GPUs.
 fn shown(audit: &Audit, output: Output) -> Exit {
     match output {
@@ -78,7 +78,10 @@ fn shown(audit: &Audit, output: Output) -> Exit {
     }
     if audit.differs() || !audit.below_minimum.is_empty() {
         Exit::Fail
-    } else if (audit.nodes < 2 && audit.gpus < 2) || !audit.unreadable_versions.is_empty() {
+    } else if (audit.nodes < 2 && audit.gpus < 2)
+        || !audit.unreadable_versions.is_empty()
+        || !audit.not_compared.is_empty()
+    {
         Exit::Inconclusive
     } else {
         Exit::Pass
@@ -114,6 +117,12 @@ fn text(audit: &Audit) -> String {
         let on = names(&it.subjects);
         text +=
             &format!("recommendation: {} is {} on {on}: {} ({})\n", it.setting, it.value, it.text, it.source);
+    }
+    if !audit.not_compared.is_empty() {
+        text += &format!(
+            "not compared: {}: no evidence of the node or of its GPUs\n",
+            names(&audit.not_compared)
+        );
     }
     for part in &audit.missing {
         text += &format!("missing: {part}\n");

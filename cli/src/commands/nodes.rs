@@ -47,7 +47,8 @@ fn text(nodes: &Nodes, cluster: Option<&str>, all: bool) -> String {
     let total = count(nodes.nodes.len() as u64, "node");
     let mut text = format!("{total}{of}, {good} good, by {}", count(nodes.runs, "run"));
     if nodes.older_runs > 0 {
-        text += &format!(" ({} not read; see --last)", count(nodes.older_runs, "older run"));
+        let older = count(nodes.older_runs, "older run");
+        text += &format!(" ({older} without a suspect, drain or re-test not read; see --last)");
     }
     text.push('\n');
     if shown.is_empty() {

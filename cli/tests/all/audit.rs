@@ -87,6 +87,26 @@ fn a_text_that_is_no_version_never_passes() {
     assert_eq!((code, &json["unreadable_versions"][0]["text"]), (Some(2), &"TempVersion".into()));
 }
 
+/// nvidia-smi or the settings could be read on no node, or not on one of them.
+#[test]
+fn a_node_without_evidence_of_its_gpus_or_settings_never_passes() {
+    let without = |source: &str| -> String {
+        let lines = good();
+        let kept =
+            lines.lines().filter(|line| !line.contains(&format!("burnin evidence: vm before {source} ")));
+        kept.map(|line| line.to_owned() + "\n").collect()
+    };
+    for source in ["gpus", "settings"] {
+        let nodes = [of_node(&without(source), "n1"), of_node(&without(source), "n2")];
+        let (code, text, json) = audit(&nodes);
+        assert_eq!(code, Some(2), "{source}: {text}");
+        assert!(text.contains("not compared: n1, n2: no evidence of the node or of its GPUs"), "{text}");
+        assert_eq!(json["not_compared"], serde_json::json!(["n1", "n2"]));
+    }
+    let (code, text, _) = audit(&[of_node(&good(), "n1"), of_node(&without("gpus"), "n2")]);
+    assert_eq!(code, Some(2), "{text}");
+}
+
 #[test]
 fn the_version_of_nccl_in_the_log_is_compared() {
     let old = good().replace("nccl-library=22809", "nccl-library=22807");

@@ -21,8 +21,8 @@ case "$1" in
     exit 2 ;;
   --query-gpu=index,uuid,*)
     row='NVIDIA H100 80GB HBM3, 580.159.04, 96.00.DA.00.0C, Enabled, Enabled, Disabled, 700.00, 16'
-    echo "0, GPU-cf8f9c59, 1752624007694, 00000000:00:06.0, $row, 0, 0, 0, No, No, Completed"
-    echo "1, GPU-9686fc0c, 1752624018157, 00000000:00:07.0, $row, $errors, 0, 0, No, No, Completed" ;;
+    echo "0, GPU-cf8f9c59, 1752624007694, 00000000:00:06.0, $row, 0, 0, 0, 0, No, No, Completed"
+    echo "1, GPU-9686fc0c, 1752624018157, 00000000:00:07.0, $row, $errors, 0, 0, 0, No, No, Completed" ;;
   --query-gpu=*)
     touch "$FOLDER/sampled"
     printf '%s\n' '0, 1980, 62, 699.12, 0x0000000000000004' '1, 1980, 56, 697.30, 0x0000000000000004'

@@ -14,6 +14,7 @@ mod judge;
 mod kubernetes;
 mod locate;
 mod node_counts;
+mod nodes;
 mod notify;
 mod outages;
 mod output;

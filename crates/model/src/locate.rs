@@ -175,6 +175,18 @@ pub enum Drained {
 }
 
 impl Drained {
+    /// Why the node is still in service, with the proposed command; `None` for a drained node.
+    pub fn undrained(&self) -> Option<String> {
+        match self {
+            Self::Proposed { command, why: None } => Some(format!("drain proposed: {command}")),
+            Self::Proposed { command, why: Some(why) } => {
+                Some(format!("not drained: {why}; drain proposed: {command}"))
+            }
+            Self::Left { why } => Some(format!("not drained: {why}")),
+            Self::Applied { .. } => None,
+        }
+    }
+
     /// Drain reason recorded at a node on behalf of a run.
     pub fn reason(run: &RunId) -> String {
         format!("burnin {run}: slow or wrong in pairs")

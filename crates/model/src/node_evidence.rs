@@ -19,6 +19,9 @@ pub struct NodeEvidence {
     /// Counters that rose, states that became worse, and new lines of the kernel log. Each names its subject.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+    /// Counters that rose and do not affect the verdict: errors that the hardware corrected. Each names its subject.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recorded: Vec<Finding>,
     /// GPUs of the node, in the order of their indices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuEvidence>,

@@ -15,7 +15,7 @@ use crate::{
     times::DisplayTime,
 };
 
-/// Maximum number of judged runs from which the states are computed.
+/// Number of newest judged runs that are read. Older runs are read if they suspected, drained or re-tested nodes.
 const RUNS: usize = 300;
 
 #[derive(Deserialize)]

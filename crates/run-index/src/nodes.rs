@@ -3,16 +3,20 @@
 //! | before | run | after |
 //! |---|---|---|
 //! | any | Burnin drained the node | drained |
-//! | good, suspected | suspects the node | suspected |
+//! | any | Burnin returned the node to service after its re-test | returned |
+//! | good, suspected | suspects the node; the evidence states a proposed drain | suspected |
 //! | drained, returned, failed again | suspects the node | failed again |
-//! | suspected | passes | good |
+//! | suspected | passes, also as a re-test after which the node was not returned | good |
 //! | drained, failed again | passes | returned |
 //! | any | re-tests the node, and is not closed | in re-test |
-//! | drained, failed again | re-tests the node and passes, but the node is not returned yet | the same |
-//! | drained, failed again | re-tests the node and fails without suspects | failed again |
+//! | drained, returned, failed again | re-tests the node and passes, but the node is not returned yet | the same |
+//! | drained, returned, failed again | re-tests the node and fails without suspects | failed again |
+//! | suspected | re-tests the node and fails without suspects | suspected |
 //!
-//! Any other run changes nothing: a run without a pass does not show that its other nodes are good. Only clusters that exist before and
-//! after a run have a history, because the names of provisioned nodes do not identify hardware.
+//! Any other run changes nothing: a run without a pass does not show that its other nodes are good. Burnin does not learn whether a proposed
+//! drain was executed, so its node is suspected and never drained. Only clusters that exist before and after a run have a history, because
+//! the names of provisioned nodes do not identify hardware. The views `nodes_latest` of the warehouse (SQLite and BigQuery) derive the same
+//! states from the results of closed runs; `docs/VERDICT.md` has this table for users.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +32,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict::Judgement;
 
-use crate::{RunIndex, ViewError, run_report::StoredVerdict};
+use crate::{RunIndex, RunSummary, ViewError, run_report::StoredVerdict};
 
 /// Number of runs that are read at the same time.
 const READS: usize = 16;
@@ -79,7 +83,7 @@ pub struct Nodes {
     pub nodes: Vec<NodeHistory>,
     /// Number of judged runs that were read.
     pub runs: u64,
-    /// Number of older judged runs that were not read.
+    /// Number of older judged runs that were not read. They neither suspect nor drain nor re-test a node.
     pub older_runs: u64,
 }
 
@@ -169,8 +173,14 @@ impl NodesOfRun {
             for suspect in &located.nodes {
                 let evidence = format!("bad in {} pairs", located.tests);
                 of_run.suspected.entry(suspect.node.clone()).or_default().push(evidence);
-                if let Drained::Applied { reason } = &suspect.drained {
-                    of_run.drained.insert(suspect.node.clone(), reason.clone());
+                match &suspect.drained {
+                    Drained::Applied { reason } => {
+                        of_run.drained.insert(suspect.node.clone(), reason.clone());
+                    }
+                    Drained::Proposed { .. } | Drained::Left { .. } => {
+                        let undrained = suspect.drained.undrained();
+                        of_run.suspected.entry(suspect.node.clone()).or_default().extend(undrained);
+                    }
                 }
             }
         }
@@ -197,15 +207,24 @@ impl NodesOfRun {
             evidence.push(format!("drained: {reason}"));
             return Some((NodeState::Drained, evidence));
         }
+        if self.retested.get(node) == Some(&Returned::Applied) && self.verdict == Some(Verdict::Pass) {
+            return Some((NodeState::Returned, vec!["passed its re-test; returned to service".to_owned()]));
+        }
         if let Some(evidence) = evidence.take() {
             return Some((if was_drained { NodeState::FailedAgain } else { NodeState::Suspected }, evidence));
         }
         if let Some((before, evidence)) = before.zip(self.retest_without_return(node)) {
-            return was_drained.then_some((before, vec![evidence]));
+            let is_suspected = before == NodeState::Suspected;
+            let after = if is_suspected { NodeState::Good } else { before };
+            return (is_suspected || was_drained).then_some((after, vec![evidence]));
         }
         let failed_retest = self.retests.contains(node) && self.verdict == Some(Verdict::Fail);
-        if failed_retest && was_drained && self.suspected.is_empty() {
-            return Some((NodeState::FailedAgain, vec!["its re-test failed".to_owned()]));
+        if failed_retest && self.suspected.is_empty() {
+            let evidence = vec!["its re-test failed".to_owned()];
+            return match before {
+                Some(NodeState::Suspected) => Some((NodeState::Suspected, evidence)),
+                _ => was_drained.then_some((NodeState::FailedAgain, evidence)),
+            };
         }
         let after = match before {
             _ if self.verdict != Some(Verdict::Pass) => return None,
@@ -213,8 +232,9 @@ impl NodesOfRun {
             Some(NodeState::Suspected) | None => NodeState::Good,
             Some(NodeState::Good | NodeState::Returned | NodeState::InRetest) => return None,
         };
-        let returned = self.retests.contains(node).then(|| "passed its re-test".to_owned());
-        Some((after, returned.into_iter().collect()))
+        // The first pass of a node is no change of a known state.
+        let evidence = before.map(|_| "a later run on the node passed".to_owned());
+        Some((after, evidence.into_iter().collect()))
     }
 
     /// Evidence about a node that passed its re-test, and is not in service yet.
@@ -223,6 +243,7 @@ impl NodesOfRun {
             return None;
         }
         match self.retested.get(node) {
+            // Handled as a return to service.
             Some(Returned::Applied) => None,
             Some(Returned::Proposed { command }) => {
                 Some(format!("passed its re-test; return it with: {command}"))
@@ -270,27 +291,69 @@ fn histories<'a>(runs: impl IntoIterator<Item = &'a NodesOfRun>) -> Vec<NodeHist
     nodes
 }
 
+/// Whether an older run may be evidence against a node, or its re-test. Summaries of earlier versions do not state it: of these only runs
+/// that passed are left out.
+fn may_change_nodes(line: &RunSummary) -> bool {
+    line.changes_nodes.unwrap_or(line.verdict != Some(Verdict::Pass))
+}
+
+/// The passed runs, oldest first, after which a node may be back in service that is out of it by the runs that were read.
+fn passes_after_faults<'a>(
+    nodes: &[NodeHistory],
+    unread: &[&'a Arc<RunSummary>],
+) -> Vec<&'a Arc<RunSummary>> {
+    let mut faults: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    for node in nodes.iter().filter(|node| !matches!(node.state, NodeState::Good | NodeState::Returned)) {
+        let since = node.changes.last().map_or(node.last_run_at, |change| change.at);
+        faults.entry(&node.cluster).and_modify(|first| *first = since.min(*first)).or_insert(since);
+    }
+    let may_return = |line: &&&Arc<RunSummary>| {
+        let fault = line.cluster.as_deref().and_then(|cluster| faults.get(cluster));
+        line.verdict == Some(Verdict::Pass) && fault.is_some_and(|fault| line.requested_at > *fault)
+    };
+    unread.iter().rev().filter(may_return).copied().collect()
+}
+
 impl RunIndex {
-    /// The nodes of all existing clusters, or of one, by the last `limit` judged runs.
+    /// The nodes of all existing clusters, or of one, by the last `limit` judged runs and by all older runs that suspect, drain or re-test
+    /// nodes. For a node that is out of service since an older run, at most `limit` further runs are read, which may have returned it.
     ///
     /// # Errors
     /// Returns an error if a ledger or a verdict cannot be read.
     pub async fn nodes(&self, cluster: Option<&str>, limit: usize) -> Result<Nodes, ViewError> {
-        let judged = |line: &&Arc<crate::RunSummary>| {
-            line.verdict.is_some() && cluster.is_none_or(|name| line.cluster.as_deref() == Some(name))
-        };
         let all = self.all().await?;
-        let older_runs = all.iter().filter(judged).count().saturating_sub(limit) as u64;
+        let is_of_cluster =
+            |line: &&Arc<RunSummary>| cluster.is_none_or(|name| line.cluster.as_deref() == Some(name));
+        let judged: Vec<_> = all.iter().filter(|line| line.verdict.is_some()).filter(is_of_cluster).collect();
+        let (newest, older) = judged.split_at(limit.min(judged.len()));
+        let (marked, unmarked): (Vec<_>, Vec<_>) = older.iter().partition(|line| may_change_nodes(line));
         let open = all.iter().filter(|line| line.verdict.is_none() && line.closed_at.is_none());
-        let wanted = all.iter().filter(judged).take(limit).chain(open).map(|line| line.run.clone());
-        let wanted: Vec<RunId> = wanted.collect();
+        let mut runs = self.read_nodes(newest.iter().copied().chain(marked).chain(open), cluster).await?;
+        let mut nodes = histories(runs.iter().map(|run| &**run));
+        let mut returns = passes_after_faults(&nodes, &unmarked);
+        returns.truncate(limit);
+        let older_runs = unmarked.len().saturating_sub(returns.len()) as u64;
+        if !returns.is_empty() {
+            runs.extend(self.read_nodes(returns.into_iter(), cluster).await?);
+            runs.sort_by_key(|run| run.at);
+            nodes = histories(runs.iter().map(|run| &**run));
+        }
+        let count = runs.iter().filter(|run| run.verdict.is_some()).count() as u64;
+        Ok(Nodes { schema: "burnin/nodes/v1".to_owned(), nodes, runs: count, older_runs })
+    }
+
+    /// Evidence of these runs on the cluster, oldest first.
+    async fn read_nodes<'a>(
+        &self,
+        lines: impl Iterator<Item = &'a Arc<RunSummary>>,
+        cluster: Option<&str>,
+    ) -> Result<Vec<Arc<NodesOfRun>>, ViewError> {
+        let wanted: Vec<RunId> = lines.map(|line| line.run.clone()).collect();
         let read = stream::iter(wanted).map(|run| self.nodes_of(run)).buffered(READS);
         let mut runs: Vec<_> = read.try_collect::<Vec<_>>().await?.into_iter().flatten().collect();
         runs.retain(|run| cluster.is_none_or(|name| run.cluster == name));
-        let count = runs.iter().filter(|run| run.verdict.is_some()).count() as u64;
         runs.sort_by_key(|run| run.at);
-        let runs = runs.iter().map(|run| &**run);
-        Ok(Nodes { schema: "burnin/nodes/v1".to_owned(), nodes: histories(runs), runs: count, older_runs })
+        Ok(runs)
     }
 
     /// Evidence of a run about its nodes. Closed runs are read once: their ledgers never change.
@@ -403,6 +466,24 @@ mod tests {
         assert_eq!((histories[0].node.as_str(), histories[0].state), ("n2", Drained));
         assert_eq!(histories[0].changes[2].evidence, ["passed its re-test; return it with: resume n2"]);
         assert_eq!(histories[0].last_run.as_str(), "night-3");
+    }
+
+    #[test]
+    fn a_suspected_node_whose_drain_is_proposed_is_good_or_returned_after_its_re_test() {
+        use NodeState::{FailedAgain, Good, InRetest, Returned as Back, Suspected};
+        let suspected = [run(1, true, &[]), run(2, false, &["n2"])];
+        let after = |last: &[NodesOfRun]| states(&[&suspected[..], last].concat(), "n2");
+        assert_eq!(after(&[retest(3, None, None)]), [Good, Suspected, InRetest]);
+        let applied = retest(3, Some(Verdict::Pass), Some(Returned::Applied));
+        assert_eq!(after(&[applied.clone()]), [Good, Suspected, Back]);
+        assert_eq!(after(&[applied, run(4, false, &["n2"])]), [Good, Suspected, Back, FailedAgain]);
+        assert_eq!(after(&[retest(3, Some(Verdict::Fail), None)]), [Good, Suspected, Suspected]);
+        let proposed = Some(Returned::Proposed { command: "resume n2".to_owned() });
+        let runs = [&suspected[..], &[retest(3, Some(Verdict::Pass), proposed)]].concat();
+        let histories = histories(&runs);
+        let last = histories.iter().find(|history| history.node == "n2").unwrap().changes.last().unwrap();
+        assert_eq!(last.state, Good);
+        assert_eq!(last.evidence, ["passed its re-test; return it with: resume n2"]);
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub struct RunSummary {
     /// Usage of provisioned clusters; null without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<RunCost>,
+    /// Whether the run suspects, drains or re-tests nodes of an existing cluster; null in summaries of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes_nodes: Option<bool>,
 }
 
 /// A check of a run.
@@ -197,8 +200,19 @@ impl RunSummary {
             closed_at: state.closed,
             setup: state.worst_check().map(|check| setup(state, check)).unwrap_or_default(),
             cost: RunCost::of(state),
+            changes_nodes: Some(changes_nodes(state)),
         }
     }
+}
+
+/// Whether the run is evidence against a node of an existing cluster, or re-tests one.
+fn changes_nodes(state: &RunState) -> bool {
+    let suspects = |check| {
+        state.verdict_of(check).is_some_and(|reached| !reached.suspects.is_empty())
+            || state.suspects_of(check).is_some_and(|located| !located.nodes.is_empty())
+    };
+    matches!(state.workflow.cluster, Some(ClusterSpec::Existing { .. }))
+        && (state.workflow.retest.is_some() || state.checks().any(suspects))
 }
 
 /// Setup of a judged check, without the number of the round of a soak.

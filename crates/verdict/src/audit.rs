@@ -22,6 +22,9 @@ pub struct Audit {
     pub settings: Vec<Setting>,
     /// Parts of the evidence that are missing, with node and reason.
     pub missing: Vec<String>,
+    /// Nodes without the versions and settings of any GPU, or without those of the node. They are not compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_compared: Vec<String>,
     /// Versions below a minimum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below_minimum: Vec<BelowMinimum>,
@@ -132,6 +135,11 @@ impl Audit {
             gpus,
             settings: Vec::new(),
             missing: Vec::new(),
+            not_compared: nodes
+                .values()
+                .filter(|node| node.gpus.is_empty() || node.settings.is_empty())
+                .map(|node| node.node.clone())
+                .collect(),
             below_minimum: Vec::new(),
             unreadable_versions: Vec::new(),
             recommendations: recommendations(nodes.values().copied()),

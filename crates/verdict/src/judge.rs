@@ -13,6 +13,9 @@ use crate::{
     standard::Standard,
 };
 
+/// Confidence that the only node of a table with wrong data is bad; a bug of the program would be the other cause.
+const WRONG_DATA: f64 = 0.9;
+
 /// The verdict. Deterministic: the same evidence and standard give the same verdict.
 #[must_use]
 pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
@@ -40,6 +43,12 @@ pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
     let started = reasons.iter().all(|reason| reason.code != sanity::NOT_STARTED);
     let mut suspects = if started { suspects(evidence, &diagnoses, verdict) } else { Vec::new() };
     suspects.extend(accused);
+    if let Some(node) = sanity::node_with_wrong_data(evidence, &reasons)
+        && suspects.iter().all(|suspect| suspect.host.as_ref() != Some(&node))
+    {
+        let evidence = vec!["wrong data; no other node took part".to_owned()];
+        suspects.push(Suspect { host: Some(node), confidence: WRONG_DATA, evidence, ..Suspect::default() });
+    }
     suspects.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     Judgement { schema: "burnin/verdict/v1".to_owned(), verdict, reasons, diagnoses, suspects, fingerprint }
 }

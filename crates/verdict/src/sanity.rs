@@ -1,6 +1,6 @@
 //! Checks that the measurements are complete and consistent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
     Cluster, Criteria, Reason, Verdict, count,
@@ -15,6 +15,10 @@ use crate::{
 
 /// Code of the reason for a benchmark that did not start.
 pub const NOT_STARTED: &str = "NOT_STARTED";
+/// Maximum number of sizes with wrong data that a reason names.
+const NAMED: usize = 4;
+/// Maximum number of nodes that a reason names. `locate` and the list of the run's nodes have the others.
+const NAMED_NODES: usize = 16;
 /// Bandwidth and time are printed with few digits; a larger relative difference is a contradiction.
 const TOLERANCE: f64 = 0.05;
 
@@ -268,11 +272,21 @@ fn values(
         let count = halves(table).filter(wrong).count();
         let size = measurement::size(size);
         let elements = half.wrong.unwrap_or(0);
-        let text =
-            format!("wrong data in {count} measurements, the first at {size} with {elements} wrong elements");
+        let mut sizes: Vec<u64> = halves(table).filter(wrong).map(|(size, _)| size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let more = sizes.len().saturating_sub(NAMED);
+        let sizes: Vec<_> = sizes.into_iter().take(NAMED).map(measurement::size).collect();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let text = format!(
+            "wrong data in {count} measurements, the first at {size} with {elements} wrong elements; sizes: {}{more}; {}",
+            sizes.join(", "),
+            on_nodes(&nodes(table, evidence))
+        );
         add(Verdict::Fail, "WRONG_DATA", text);
     } else if table.out_of_bounds.is_some_and(|bounds| !bounds.ok || bounds.count > 0) {
-        add(Verdict::Fail, "WRONG_DATA", "the benchmark reports values out of bounds".to_owned());
+        let nodes = on_nodes(&nodes(table, evidence));
+        add(Verdict::Fail, "WRONG_DATA", format!("the benchmark reports values out of bounds; {nodes}"));
     }
     let is_requested = evidence.workload.is_none_or(|workload| workload.check);
     if criteria.is_some_and(|criteria| criteria.require_check)
@@ -280,6 +294,42 @@ fn values(
     {
         add(Verdict::Inconclusive, "UNCHECKED", "the data was not checked".to_owned());
     }
+}
+
+/// The nodes of the table's ranks: as the table prints them, with the names of the scheduler, otherwise those of the cluster.
+fn nodes(table: &Table, evidence: &RunEvidence<'_>) -> Vec<String> {
+    let known = |host: &String| match evidence.clues.nodes_of_hosts.get(host) {
+        Some(nodes) => nodes.iter().cloned().collect(),
+        None => vec![host.clone()],
+    };
+    let printed: BTreeSet<String> = table.devices.iter().flat_map(|device| known(&device.host)).collect();
+    if !printed.is_empty() {
+        return printed.into_iter().collect();
+    }
+    evidence.cluster.map_or_else(Vec::new, |it| it.nodes.iter().map(|node| node.name.clone()).collect())
+}
+
+/// The node with wrong data, or the nodes to which the log narrows it: nccl-tests print the sum over all ranks.
+fn on_nodes(nodes: &[String]) -> String {
+    match nodes {
+        [] => "the log does not name the nodes".to_owned(),
+        [node] => format!("on {node}"),
+        nodes => {
+            let more = nodes.len().saturating_sub(NAMED_NODES);
+            let named = nodes[..nodes.len() - more].join(", ");
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!(
+                "on at least one of {named}{more}: the benchmark prints the sum over all ranks, and `locate: {{}}` searches for the node"
+            )
+        }
+    }
+}
+
+/// The only node of a table with wrong data.
+pub fn node_with_wrong_data(evidence: &RunEvidence<'_>, reasons: &[Reason]) -> Option<String> {
+    let [table] = evidence.reading.tables.as_slice() else { return None };
+    let mut nodes = nodes(table, evidence);
+    (nodes.len() == 1 && reasons.iter().any(|reason| reason.code == "WRONG_DATA")).then(|| nodes.remove(0))
 }
 
 /// Whether a measurement that nccl-tests can check was not checked.

@@ -100,19 +100,20 @@ impl SoakSeries {
         self.unread += 1;
     }
 
-    /// Compares the rounds; `None` with fewer than five. `drift` is the maximum decline, relative to the first third of the rounds.
+    /// Compares the rounds. `drift` is the maximum decline, relative to the first third of the rounds. With fewer than five rounds the
+    /// judgement passes and states that no decline was judged.
     #[must_use]
-    pub fn judge(&self, drift: f64, fingerprint: &Fingerprint) -> Option<Judgement> {
-        if self.rounds < MIN_ROUNDS {
-            return None;
-        }
+    pub fn judge(&self, drift: f64, fingerprint: &Fingerprint) -> Judgement {
         let reason = |weighs, code: &str, text: String| vec![Reason::new(weighs, code, text)];
         let judged: Vec<_> =
             self.values.iter().filter_map(|(key, series)| series.decline(key, drift)).collect();
         let mut declined: Vec<_> = judged.iter().filter(|it| it.significant).collect();
         declined.sort_by(|a, b| b.relative.total_cmp(&a.relative));
         let rounds = count(self.rounds as u64, "compared round");
-        let reasons = if let Some(first) = declined.first() {
+        let reasons = if self.rounds < MIN_ROUNDS {
+            let text = format!("a decline was not judged: {rounds} so far, {MIN_ROUNDS} are required");
+            reason(Verdict::Pass, "SOAK_NOT_COMPARED", text)
+        } else if let Some(first) = declined.first() {
             let named: Vec<_> = declined.iter().take(NAMED).map(ToString::to_string).collect();
             let rest = declined.len() - named.len();
             let rest = if rest == 0 { String::new() } else { format!(" and {rest} others") };
@@ -135,14 +136,14 @@ impl SoakSeries {
             reason(Verdict::Pass, "SOAK_STEADY", text)
         };
         let verdict = reasons.first().map_or(Verdict::Inconclusive, |reason| reason.weighs);
-        Some(Judgement {
+        Judgement {
             schema: "burnin/verdict/v1".to_owned(),
             verdict,
             reasons,
             diagnoses: Vec::new(),
             suspects: suspects(&declined, judged.len()),
             fingerprint: fingerprint.clone(),
-        })
+        }
     }
 }
 
@@ -285,7 +286,7 @@ mod tests {
     }
 
     fn judge(series: &SoakSeries) -> Judgement {
-        series.judge(DRIFT, &Fingerprint::default()).unwrap()
+        series.judge(DRIFT, &Fingerprint::default())
     }
 
     #[test]
@@ -326,10 +327,13 @@ mod tests {
     }
 
     #[test]
-    fn an_increase_is_no_decline_and_four_rounds_are_too_few() {
+    fn an_increase_is_no_decline_and_four_rounds_state_that_none_was_judged() {
         let faster = |_, round| 1.0 + 0.005 * f64::from(round);
         assert_eq!(judge(&series(20, 3, faster)).verdict, Verdict::Pass);
-        assert!(series(4, 3, faster).judge(DRIFT, &Fingerprint::default()).is_none());
+        let few = judge(&series(4, 3, |_, round| 1.0 - 0.1 * f64::from(round)));
+        assert_eq!((few.verdict, few.reasons[0].code.as_str()), (Verdict::Pass, "SOAK_NOT_COMPARED"));
+        let text = "a decline was not judged: 4 compared rounds so far, 5 are required";
+        assert_eq!((few.reasons[0].text.as_str(), few.suspects.len()), (text, 0));
     }
 
     #[test]

@@ -12,8 +12,9 @@ use lifecycle::{
     Decision, Ignored, Input, RunState, checkup, decide, decide_first, evolve, fold, last_loads, owed,
 };
 use model::{
-    Attempt, ClusterSpec, Command, CommandId, Drained, Fact, NodeResult, NodeResultKind, Record, RecordEntry,
-    RetestedNode, Returned, RunClosed, RunId, RunUsed, Span, Stage, Timestamp, Verb, Verdict, planted,
+    Attempt, CheckIndex, ClusterSpec, Command, CommandId, Drained, Fact, NodeResult, NodeResultKind, Record,
+    RecordEntry, RetestedNode, Returned, RunClosed, RunId, RunUsed, Span, Stage, Timestamp, Verb, Verdict,
+    planted,
 };
 use service::{Bus, Clock, Publisher, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
@@ -425,12 +426,10 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
     let located = state.checks().filter_map(|check| state.suspects_of(check)).flat_map(|found| &found.nodes);
     let suspected = located.map(|suspect| {
         let confidence = format!("confidence {:.0} %", 100.0 * suspect.confidence);
-        let (result, detail) = match &suspect.drained {
-            Drained::Applied { reason } => (NodeResultKind::Drained, reason.clone()),
-            Drained::Proposed { why: None, .. } => (NodeResultKind::Suspected, confidence),
-            Drained::Proposed { why: Some(why), .. } | Drained::Left { why } => {
-                (NodeResultKind::Suspected, format!("{confidence}; not drained: {why}"))
-            }
+        let (result, detail) = match (&suspect.drained, suspect.drained.undrained()) {
+            (Drained::Applied { reason }, _) => (NodeResultKind::Drained, reason.clone()),
+            (_, Some(why)) => (NodeResultKind::Suspected, format!("{confidence}; {why}")),
+            (_, None) => (NodeResultKind::Suspected, confidence),
         };
         NodeResult { node: suspect.node.clone(), result, detail }
     });
@@ -438,7 +437,7 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
     let suspects: BTreeSet<_> = results.iter().map(|result| result.node.clone()).collect();
     results.extend(state.retested().iter().map(|RetestedNode { node, returned }| {
         let (result, detail) = match returned {
-            Returned::Applied => (NodeResultKind::Returned, String::new()),
+            Returned::Applied => (NodeResultKind::Returned, "passed its re-test".to_owned()),
             Returned::Proposed { command } => (NodeResultKind::RetestPassed, command.clone()),
             Returned::Left { why } => (NodeResultKind::RetestPassed, format!("not returned: {why}")),
         };
@@ -446,17 +445,18 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
     }));
     let verdict = state.verdict().map(|reached| reached.verdict);
     let retested = state.workflow.retest.iter().flat_map(|retest| &retest.nodes);
-    let without_detail =
-        |node: &str, result| NodeResult { node: node.to_owned(), result, detail: String::new() };
+    let result = |node: &str, result, detail: String| NodeResult { node: node.to_owned(), result, detail };
     if verdict == Some(Verdict::Fail) {
         // A failed run that suspects other nodes is no evidence about this one.
         let failed = retested.clone().filter(|node| suspects.is_empty() || suspects.contains(*node));
-        results.extend(failed.map(|node| without_detail(node, NodeResultKind::RetestFailed)));
+        let failed_checks = || format!("failed its re-test: {}", checks_with(state, Verdict::Fail));
+        results.extend(failed.map(|node| result(node, NodeResultKind::RetestFailed, failed_checks())));
     }
     if verdict == Some(Verdict::Pass) && state.workflow.cluster.as_ref().is_some_and(is_existing) {
         let retested: BTreeSet<_> = retested.map(String::as_str).collect();
         let passed = names.iter().filter(|node| !suspects.contains(**node) && !retested.contains(**node));
-        results.extend(passed.map(|node| without_detail(node, NodeResultKind::Passed)));
+        let passed_checks = format!("passed: {}", checks_with(state, Verdict::Pass));
+        results.extend(passed.map(|node| result(node, NodeResultKind::Passed, passed_checks.clone())));
     }
     // A node may be suspected after several checks, by the verdict and by the search.
     results.sort_by(|one, other| (&one.node, one.result).cmp(&(&other.node, other.result)));
@@ -468,6 +468,22 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
         same
     });
     results
+}
+
+/// Maximum number of checks that a detail names.
+const NAMED_CHECKS: usize = 5;
+
+/// Names of the checks with this verdict, at most [`NAMED_CHECKS`]; the workflow's name for a single benchmark.
+fn checks_with(state: &RunState, verdict: Verdict) -> String {
+    let reached = |check: &CheckIndex| state.verdict_of(*check).is_some_and(|it| it.verdict == verdict);
+    let names = state.checks().filter(reached);
+    let names = names.map(|check| state.workflow.check(check).map_or(&state.workflow.name, |it| &it.name));
+    let names: BTreeSet<_> = names.map(String::as_str).collect();
+    let named: Vec<_> = names.iter().take(NAMED_CHECKS).copied().collect();
+    match names.len().saturating_sub(NAMED_CHECKS) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 const fn is_existing(cluster: &ClusterSpec) -> bool {

@@ -121,9 +121,8 @@ impl Judge {
             learned: &own.reasons,
         };
         let mut judgement = verdict::judge(&evidence, &standard);
-        if let Some(soak) = case.soak
-            && let Some(decline) = self.decline(soak, &combined.reading, &judgement.fingerprint).await?
-        {
+        if let Some(soak) = case.soak {
+            let decline = self.decline(soak, &combined.reading, &judgement.fingerprint).await?;
             judgement = judgement.and(decline);
         }
         let stored = Stored {
@@ -147,13 +146,13 @@ impl Judge {
         first.ok_or_else(|| PortError::Transient("the stored verdict cannot be read".to_owned()))
     }
 
-    /// Compares this round of a soak with the earlier ones; `None` if there are too few earlier rounds.
+    /// Compares this round of a soak with the earlier ones.
     async fn decline(
         &self,
         soak: &SoakRounds,
         reading: &Reading,
         fingerprint: &Fingerprint,
-    ) -> Result<Option<Judgement>, PortError> {
+    ) -> Result<Judgement, PortError> {
         let mut series = SoakSeries::default();
         for SoakRound { round, measurements } in &soak.earlier {
             let Some(file) = measurements else {

@@ -16,6 +16,12 @@ pub fn around_program() -> String {
     )
 }
 
+/// Shell text that only collects evidence of the node, until standard input ends, where `BURNIN_PAIR_INDEX` is `evidence`. A program on
+/// pairs of nodes runs several times on each node: this process exists from before the first pair until after the last one.
+pub fn while_input_is_open() -> String {
+    format!("if [[ $BURNIN_PAIR_INDEX == evidence ]]; then\n{PROBE}burnin_run cat\nfi\n")
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -203,6 +209,42 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_the_driver_never_displace_a_fault_and_the_numbers_of_both_are_printed() {
+        let dmesg = "echo '[ 1.0] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.'\n\
+                     for i in {1..300}; do echo \"[ 2.$i] NVRM: noise $i\"; done";
+        let (folder, path) = tools(&[("dmesg", dmesg)]);
+        let kernel = || -> Vec<String> {
+            let output = String::from_utf8(run(&["true"], &[("PATH", &path)]).stdout).unwrap();
+            let lines =
+                output.lines().filter_map(|line| line.strip_prefix("burnin evidence: n1 before kernel "));
+            lines.map(str::to_owned).collect()
+        };
+        let lines = kernel();
+        assert_eq!(lines[..4], ["lines 301", "oldest [ 1.0]", "newest [ 2.300]", "others 200 of 300"]);
+        assert_eq!(
+            (lines[4].as_str(), lines[203].as_str()),
+            ("[ 2.101] NVRM: noise 101", "[ 2.300] NVRM: noise 300")
+        );
+        let fault = "[ 1.0] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.";
+        assert_eq!(lines[204..], ["faults 1 of 1", fault]);
+        let many = "for i in {1..1200}; do echo \"[ $i.0] NVRM: Xid (PCI:0000:9b:00): 31, $i\"; done";
+        script(folder.path(), "dmesg", many);
+        let lines = kernel();
+        assert_eq!((lines[4].as_str(), lines.len()), ("faults 1000 of 1200", 1005));
+        assert_eq!(lines[5], "[ 201.0] NVRM: Xid (PCI:0000:9b:00): 31, 201");
+    }
+
+    #[test]
+    fn the_header_of_a_journal_has_no_time() {
+        let journal = "echo '-- Logs begin at Mon 2026-11-23. --'\n\
+                       echo '2026-11-23T08:00:00+0000 n1 kernel: booted'\necho '2026-11-27T06:00:00+0000 n1 kernel: last'";
+        let (_folder, path) = tools(&[("dmesg", "exit 1"), ("journalctl", journal)]);
+        let output = String::from_utf8(run(&["true"], &[("PATH", &path)]).stdout).unwrap();
+        assert!(output.contains("kernel oldest 2026-11-23T08:00:00+0000\n"), "{output}");
+        assert!(output.contains("kernel newest 2026-11-27T06:00:00+0000\n"), "{output}");
+    }
+
+    #[test]
     fn only_the_first_process_of_a_node_takes_evidence() {
         for name in ["SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "BURNIN_LOCAL_RANK"] {
             let output = run(&["echo", "second"], &[(name, "1")]);
@@ -240,7 +282,8 @@ mod tests {
                     "{line}"
                 );
             }
-            assert_eq!(lines("kernel"), ["lines 1"], "{text}");
+            let kernel = ["lines 1", "oldest [ 1.0]", "newest [ 1.0]", "others 0 of 0", "faults 0 of 0"];
+            assert_eq!(lines("kernel"), kernel, "{text}");
             assert_eq!(lines("end"), ["complete"]);
         }
     }
@@ -294,7 +337,8 @@ mod tests {
         let mark = b"burnin evidence: n1 before kernel ";
         let lines = output.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(mark));
         let lengths: Vec<_> = lines.map(<[u8]>::len).collect();
-        assert_eq!(lengths, [b"lines 1".len(), 4000]);
+        let (first, others) = ([b"lines 1".len(), b"oldest [ 1.0]".len()], b"others 1 of 1".len());
+        assert_eq!(lengths, [first[0], first[1], first[1], others, 4000, others]);
     }
 
     /// Programs that never end and ignore SIGTERM, as a process in a broken driver does.

@@ -9,14 +9,18 @@
 //! burnin pair ended: STATUS
 //! server: ...                            output of the server, each line
 //! ```
+//!
+//! With evidence of the nodes its lines follow the last section.
 
 use crate::shell::quote;
 
-/// Defines `run_pairs ROUNDS`, which runs all pairs, at most `ROUNDS` rounds of them unless it is 0, prints their sections and
-/// returns the highest exit status.
+/// Defines `run_pairs ROUNDS EVIDENCE`, which runs all pairs, at most `ROUNDS` rounds of them unless it is 0, prints their sections and
+/// returns the highest exit status. If `EVIDENCE` is 1, a process on each node collects evidence from before the first pair until after
+/// the last one.
 ///
 /// Requires the arrays `nodes` (names) and `addresses`, a writable folder `$pairs`, and the function `run_end NUMBER`, which runs one
-/// end on node `NUMBER` with its standard streams and the variables `BURNIN_PAIR_INDEX` and `BURNIN_PEER`.
+/// end on node `NUMBER` with its standard streams and the variables `BURNIN_PAIR_INDEX` and `BURNIN_PEER`; the index `evidence` starts
+/// the process that collects evidence.
 pub const RUN_PAIRS: &str = r#"
 # One pair. Arguments: prefix of its files, numbers of the nodes of server and client.
 run_pair() {
@@ -37,9 +41,46 @@ run_pair() {
   ((status || stays)) || status=$served
   return "$status"
 }
+# Starts the process of each node that collects evidence, and waits until the evidence before the job is complete, 10 s at most. All of
+# them read from one pipe, which has no data: they take the evidence after the job when it is closed.
+begin_evidence() {
+  local node try left
+  mkfifo -- "$pairs/evidence.stdin" || return 73
+  for node in "${!nodes[@]}"; do
+    BURNIN_PAIR_INDEX=evidence BURNIN_PEER= run_end "$node" <"$pairs/evidence.stdin" >"$pairs/evidence-$node" 2>&1 &
+    collectors[$node]=$!
+  done
+  exec {input}>"$pairs/evidence.stdin"
+  for try in {1..100}; do
+    left=0
+    for node in "${!nodes[@]}"; do
+      grep -qs ' before end complete$' "$pairs/evidence-$node" || ! kill -0 "${collectors[$node]}" 2>/dev/null || left=1
+    done
+    ((left)) || break
+    sleep 0.1
+  done
+}
+# Ends these processes and prints their evidence. A process that does not end within 10 s leaves incomplete evidence.
+end_evidence() {
+  local node try left
+  for try in {1..100}; do
+    left=0
+    for node in "${!nodes[@]}"; do ! kill -0 "${collectors[$node]}" 2>/dev/null || left=1; done
+    ((left)) || break
+    sleep 0.1
+  done
+  for node in "${!nodes[@]}"; do
+    kill -KILL "${collectors[$node]}" 2>/dev/null
+    sed -n '/^burnin evidence: /p' "$pairs/evidence-$node"
+    rm -f -- "$pairs/evidence-$node"
+  done
+  rm -f -- "$pairs/evidence.stdin"
+}
 run_pairs() {
-  local most=$1 circle=("${!nodes[@]}") last half round at first second status worst=0
-  local -A processes
+  local most=$1 takes_evidence=${2:-0} input circle=("${!nodes[@]}") last half round at first second status worst=0
+  local -A processes collectors
+  ((takes_evidence == 0)) || begin_evidence || takes_evidence=0
+  [[ -n ${input:-} ]] || exec {input}>/dev/null
   ((${#nodes[@]} % 2 == 0)) || circle+=(none)
   last=$((${#circle[@]} - 1)) half=$((${#circle[@]} / 2))
   ((most > 0 && most < last)) || most=$last
@@ -49,7 +90,8 @@ run_pairs() {
     for ((at = 0; at < half; at++)); do
       first=${circle[at]} second=${circle[last - at]}
       [[ $first != none && $second != none ]] || continue
-      run_pair "$pairs/$round-$at" "$first" "$second" &
+      # The pipe of the evidence must close when this shell closes it.
+      run_pair "$pairs/$round-$at" "$first" "$second" {input}>&- &
       processes[$at]=$!
     done
     for ((at = 0; at < half; at++)); do
@@ -65,6 +107,8 @@ run_pairs() {
     done
     circle=("${circle[0]}" "${circle[last]}" "${circle[@]:1:last-1}")
   done
+  exec {input}>&-
+  ((takes_evidence == 0)) || end_evidence
   return "$worst"
 }
 "#;
@@ -121,8 +165,10 @@ if [[ $BURNIN_PAIR_INDEX == 0 ]]; then
 fi
 "#;
 
-/// The shell text of a job that runs all pairs on one machine, where each node is a name and a loopback address.
-pub fn on_one_machine(nodes: &[String], rounds: u32, prelude: &str) -> String {
+/// The shell text of a job that runs all pairs on one machine, where each node is a name and a loopback address. `end`: shell text of one
+/// end ([`crate::program::start`]).
+pub fn on_one_machine(nodes: &[String], rounds: u32, takes_evidence: bool, end: &str) -> String {
+    let takes_evidence = u8::from(takes_evidence);
     let names: Vec<_> = nodes.iter().map(|node| quote(node)).collect();
     let addresses: Vec<_> =
         (0..nodes.len()).map(|at| format!("127.0.{}.{}", at / 250 % 256, at % 250 + 1)).collect();
@@ -135,9 +181,9 @@ argv=("$@")
 nodes=({})
 addresses=({})
 run_end() {{ BURNIN_NODE_NAME=${{nodes[$1]}} bash -c "$end" end "${{argv[@]}}"; }}
-{RUN_PAIRS}run_pairs {rounds}
+{RUN_PAIRS}run_pairs {rounds} {takes_evidence}
 "#,
-        quote(&format!("{prelude}exec \"$@\"\n")),
+        quote(end),
         names.join(" "),
         addresses.join(" "),
     )
@@ -190,6 +236,44 @@ mod tests {
             .replace("ready\n", "ready\nserver: n0 0 of 0: \n");
         assert!(text == expected || text == other, "{text}");
         assert_eq!(status, Some(0));
+    }
+
+    /// Each node's evidence is collected once, by a process that exists during all pairs.
+    #[test]
+    fn evidence_of_each_node_is_taken_before_the_first_and_after_the_last_pair() {
+        let nodes = ["n0", "n1", "n2"].map(str::to_owned);
+        let end = format!("{END}{}exec \"$@\"\n", crate::evidence::while_input_is_open());
+        let script = on_one_machine(&nodes, 0, true, &end);
+        let folder = tempfile::tempdir().unwrap();
+        let times = folder.path().join("times");
+        let program = format!("date +%s.%N >>{}", times.display());
+        let output = Command::new("timeout")
+            .args(["60", "bash", "-c", &script, "burnin", "bash", "-c", &program])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            (output.status.code(), String::from_utf8_lossy(&output.stderr)),
+            (Some(0), "".into()),
+            "{text}"
+        );
+        for node in &nodes {
+            for moment in ["before", "after"] {
+                let end = format!("\nburnin evidence: {node} {moment} end complete\n");
+                assert_eq!(text.matches(&end).count(), 1, "{node} {moment}: {text}");
+            }
+        }
+        assert_eq!(text.matches("burnin pair ended: 0").count(), 3);
+        let last = text.rfind("burnin pair ended: ").unwrap();
+        assert!(!text[..last].contains("burnin evidence: "), "the sections of the pairs have no evidence");
+    }
+
+    #[test]
+    fn without_evidence_no_process_collects_it() {
+        let end = format!("{END}exec \"$@\"\n");
+        let script = on_one_machine(&["n0", "n1"].map(str::to_owned), 0, false, &end);
+        let output = Command::new("bash").args(["-c", &script, "burnin", "true"]).output().unwrap();
+        assert!(!String::from_utf8(output.stdout).unwrap().contains("burnin evidence"));
     }
 
     #[test]

@@ -43,11 +43,20 @@ fn host() -> String {
     )
 }
 
+/// Whether the job collects evidence of the nodes of a program that is started on pairs of them ([`pairs::RUN_PAIRS`]).
+pub fn takes_evidence_of_pairs(job: &JobSpec) -> bool {
+    job.evidence && rounds_of_pairs(&job.program).is_some()
+}
+
 /// Shell text (bash) that a process executes last: [`prelude`], then the program in the positional parameters, with evidence of its
-/// node if the job takes it. A program on pairs of nodes runs without evidence, because each node runs many pairs in sequence.
+/// node if the job takes it. With pairs of nodes, each of which runs many pairs in sequence, another process of the node takes it.
 pub fn start(job: &JobSpec, folder: Option<&str>) -> String {
-    let takes_evidence = job.evidence && rounds_of_pairs(&job.program).is_none();
-    let run = if takes_evidence { evidence::around_program() } else { "exec \"$@\"\n".to_owned() };
+    const EXEC: &str = "exec \"$@\"\n";
+    let run = match (job.evidence, rounds_of_pairs(&job.program)) {
+        (true, None) => evidence::around_program(),
+        (true, Some(_)) => evidence::while_input_is_open() + EXEC,
+        (false, _) => EXEC.to_owned(),
+    };
     // Programs on each node and on pairs print the names of their nodes.
     let is_per_rank = job.program.command().is_none_or(|command| command.every == Every::Rank);
     let host = if is_per_rank { host() } else { String::new() };

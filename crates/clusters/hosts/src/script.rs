@@ -130,7 +130,7 @@ on_pairs() {
   nodes=("${hosts[@]}") pairs=$PWD/pairs
   mkdir -p -- "$pairs"
   run_end() { on_host "${nodes[$1]}" "BURNIN_PAIR_INDEX=$BURNIN_PAIR_INDEX" "BURNIN_PEER=$BURNIN_PEER"; }
-  run_pairs "$rounds" >output/benchmark.log 2>&1
+  run_pairs "$rounds" "$evidence" >output/benchmark.log 2>&1
 }
 stop() {
   say "stopping: $1"
@@ -239,7 +239,7 @@ pub fn files(
     let empty = String::new();
     let silent = hosts.silent_after.0.as_secs();
     let settings = format!(
-        "config={} image={} limit={} silent={silent} pace={} ranks={total} per_node={} rounds={}\nprograms={}\nmpi_folder={} profile={} program={}\n\
+        "config={} image={} limit={} silent={silent} pace={} ranks={total} per_node={} rounds={} evidence={}\nprograms={}\nmpi_folder={} profile={} program={}\n\
          hosts=({})\naddresses=({})\noptions=({})\ncommand=({})\nsweep={}\ncheck={}\nreceive={}\n\
          work={}\n",
         quote(config),
@@ -248,6 +248,7 @@ pub fn files(
         (silent / 3).clamp(1, 10), // two attempts may fail before the host counts as lost
         u8::from(!needs_mpi),
         rounds.map_or_else(String::new, |rounds| rounds.to_string()),
+        u8::from(program::takes_evidence_of_pairs(job)),
         quote(programs.unwrap_or_default()),
         quote(hosts.mpi.folder.as_ref().unwrap_or(&empty)),
         quote(hosts.profile.as_ref().unwrap_or(&empty)),

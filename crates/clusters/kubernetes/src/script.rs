@@ -154,7 +154,11 @@ run_end() {
 pub fn script(job: &JobSpec, settings: &Kubernetes) -> String {
     let launch = match (program::rounds_of_pairs(&job.program), settings.launch) {
         (Some(rounds), _) => {
-            format!("needs=()\n{SSH}{}{PAIRS}run_pairs {rounds}\nfinish $?\n", pairs::RUN_PAIRS)
+            let takes_evidence = u8::from(program::takes_evidence_of_pairs(job));
+            format!(
+                "needs=()\n{SSH}{}{PAIRS}run_pairs {rounds} {takes_evidence}\nfinish $?\n",
+                pairs::RUN_PAIRS
+            )
         }
         _ if program::is_per_node(&job.program) => ONCE.to_owned(),
         (None, Launch::Ranks) => RANKS.to_owned(),

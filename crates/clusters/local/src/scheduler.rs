@@ -42,7 +42,8 @@ fn argv(job: &JobSpec, folder: Option<&str>) -> Vec<String> {
         let script = match program::rounds_of_pairs(&job.program) {
             Some(rounds) => {
                 let nodes: Vec<_> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
-                pairs::on_one_machine(&nodes, rounds, &program::prelude(&job.program, folder))
+                let takes_evidence = program::takes_evidence_of_pairs(job);
+                pairs::on_one_machine(&nodes, rounds, takes_evidence, &program::start(job, folder))
             }
             None => program::start(job, folder),
         };

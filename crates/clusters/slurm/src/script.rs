@@ -88,8 +88,9 @@ while read -r node; do
 done < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 # --overlap: the step before this one may not have released the node's processors yet.
 run_end() {{ srun --nodes=1 --ntasks=1 --nodelist="${{nodes[$1]}}" --overlap {alone} {rank_words}; }}
-{}run_pairs {rounds}"#,
-                pairs::RUN_PAIRS
+{}run_pairs {rounds} {}"#,
+                pairs::RUN_PAIRS,
+                u8::from(program::takes_evidence_of_pairs(job))
             ),
             "output/benchmark.log",
         ),

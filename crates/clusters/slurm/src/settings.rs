@@ -163,8 +163,12 @@ impl Settings for Slurm {
     fn for_retest(&self, nodes: &[String], partners: &[String]) -> Option<Self> {
         let names = [nodes, partners].concat();
         let count = u32::try_from(names.len()).ok()?;
-        // A job can use only one reservation, and a re-test needs its own.
+        // A job can use only one reservation, and a re-test needs its own. Jobs in the partition or QOS of a run that yields would be
+        // preempted by users' jobs, also while the nodes are resumed.
+        let kept = |name: &Option<String>| name.clone().filter(|_| !self.yields);
         Some(Self {
+            partition: kept(&self.partition),
+            qos: kept(&self.qos),
             nodes: count,
             node_list: Some(names.join(",")),
             retest: nodes.to_vec(),
@@ -238,6 +242,17 @@ mod tests {
         let retest = slurm.for_retest(&["n3".to_owned()], &["n1".to_owned()]).unwrap();
         assert_eq!((retest.problems(), retest.nodes, retest.reservation.clone()), (vec![], 2, None));
         assert_eq!(retest.listed_nodes(), Some(vec!["n3", "n1"]));
+        let idle = Slurm {
+            yields: true,
+            partition: Some("idle".into()),
+            qos: Some("preemptible".into()),
+            ..minimal()
+        };
+        let of_idle = idle.for_retest(&["n3".to_owned()], &["n1".to_owned()]).unwrap();
+        assert_eq!((of_idle.yields, of_idle.partition, of_idle.qos), (false, None, None));
+        let named =
+            Slurm { yields: false, ..idle }.for_retest(&["n3".to_owned()], &["n1".to_owned()]).unwrap();
+        assert_eq!(named.partition.as_deref(), Some("idle"), "an ordinary run's partition is kept");
         let both = Slurm { reservation: Some("maintenance".into()), ..retest };
         assert_eq!(both.problems()[0].0, "retest");
     }

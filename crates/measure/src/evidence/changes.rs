@@ -14,18 +14,30 @@ const MAX_FINDINGS: usize = 1000;
 pub(super) struct Changes {
     node: Arc<str>,
     pub findings: Vec<Finding>,
+    /// Changes that do not affect the verdict.
+    pub recorded: Vec<Finding>,
 }
 
 impl Changes {
     pub const fn of(node: Arc<str>) -> Self {
-        Self { node, findings: Vec::new() }
+        Self { node, findings: Vec::new(), recorded: Vec::new() }
     }
 
     pub fn add(&mut self, code: &str, severity: Severity, subject: Subject, text: &str, line: u64) {
         if self.findings.len() < MAX_FINDINGS {
-            let subject = Subject { node: Some(self.node.clone()), ..subject };
-            let text = text.chars().take(TEXT).collect();
-            self.findings.push(Finding { code: code.to_owned(), severity, subject, text, line });
+            self.findings.push(self.finding(code, severity, subject, text, line));
         }
+    }
+
+    /// Adds a change that does not affect the verdict.
+    pub fn record(&mut self, code: &str, subject: Subject, text: &str, line: u64) {
+        if self.recorded.len() < MAX_FINDINGS {
+            self.recorded.push(self.finding(code, Severity::Unknown, subject, text, line));
+        }
+    }
+
+    fn finding(&self, code: &str, severity: Severity, subject: Subject, text: &str, line: u64) -> Finding {
+        let subject = Subject { node: Some(self.node.clone()), ..subject };
+        Finding { code: code.to_owned(), severity, subject, text: text.chars().take(TEXT).collect(), line }
     }
 }

@@ -12,7 +12,7 @@ use model::{
 
 use super::{
     changes::Changes,
-    kernel,
+    kernel::KernelLog,
     line::EvidenceLine,
     links::{self, LinkErrors, LinkStates},
     pcie::Replays,
@@ -82,7 +82,7 @@ struct Snapshot<'a> {
     links: Option<LinkStates>,
     link_errors: Option<LinkErrors>,
     replays: Option<Replays>,
-    kernel: Option<&'a [EvidenceLine]>,
+    kernel: Option<KernelLog<'a>>,
     ports: Option<Ports>,
 }
 
@@ -134,7 +134,7 @@ impl<'a> Snapshot<'a> {
             let counters = Replays::read(sources.of("pcie"));
             replays = counters.map_err(|why| state("PCIe counters", why)).ok().flatten();
         }
-        let kernel = kernel::readable(sources.of("kernel")).map_err(|why| state("kernel log", why)).ok();
+        let kernel = KernelLog::read(sources.of("kernel")).map_err(|why| state("kernel log", why)).ok();
         for late in ["ports", "settings", "nccl"].into_iter().filter(|source| sources.is_late(source)) {
             state(late, sources.of(late)[0].text.clone());
         }
@@ -145,12 +145,47 @@ impl<'a> Snapshot<'a> {
     }
 }
 
+/// Sources of versions and settings, `NAME=VALUE`.
+const SETTINGS: [&str; 2] = ["settings", "nccl"];
+/// Value of a version or setting that could not be read.
+const UNREADABLE: &str = "unreadable";
+
+/// Adds a finding for each version and setting whose value changed. Logs of older versions have none of them after the job.
+fn compare_settings(before: &Sources, after: &Sources, changes: &mut Changes) {
+    for source in SETTINGS {
+        let is_known = |sources: &Sources| !sources.of(source).is_empty() && !sources.is_late(source);
+        if !is_known(before) || !is_known(after) {
+            continue;
+        }
+        let values = |sources: &Sources| -> BTreeMap<String, String> {
+            let pairs = sources.of(source).iter().filter_map(|line| line.text.split_once('='));
+            pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        };
+        let (earlier, later) = (values(before), values(after));
+        let names: BTreeSet<_> = earlier.keys().chain(later.keys()).collect();
+        let line_of = |name: &str| {
+            let own = |line: &&EvidenceLine| line.text.split_once('=').is_some_and(|(own, _)| own == name);
+            let lines = after.of(source);
+            lines.iter().find(own).or_else(|| lines.first()).map_or(0, |line| line.number)
+        };
+        for name in names {
+            let [first, last] =
+                [&earlier, &later].map(|values| values.get(name).map_or("absent", String::as_str));
+            if first != last && first != UNREADABLE && last != UNREADABLE {
+                let text = format!("{name} was {first} before the job and is {last} after it");
+                let line = line_of(name);
+                changes.add("SETTING_CHANGED", Severity::Configuration, Subject::default(), &text, line);
+            }
+        }
+    }
+}
+
 /// Compares the lines before and after the job.
 pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     let name: Arc<str> = node.into();
     let mut missing = Vec::new();
     // Logs of older versions have the version of NCCL among the settings.
-    let settings = ["settings", "nccl"].into_iter().flat_map(|source| lines.before.of(source));
+    let settings = SETTINGS.into_iter().flat_map(|source| lines.before.of(source));
     let settings: BTreeMap<_, _> = settings.filter_map(|line| line.text.split_once('=')).collect();
     // The settings name each RDMA device, as `infiniband/mlx5_0/fw_ver`. The lines of a port that could not be read are absent.
     let devices =
@@ -162,6 +197,12 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     let mut changes = Changes::of(name.clone());
     if let (Some(before), Some(after)) = (&before, &after) {
         compare(before, after, gpus, &mut changes);
+        compare_settings(&lines.before, &lines.after, &mut changes);
+        if let (Some(earlier), Some(later)) = (&before.kernel, &after.kernel) {
+            missing.extend(
+                later.gaps(earlier).into_iter().map(|gap| format!("kernel log during the job: {gap}")),
+            );
+        }
         if before.gpus.is_some() && after.gpus.is_none() {
             let first = lines.after.of("gpus").first().map_or(0, |line| line.number);
             let text = "nvidia-smi printed the GPUs before the job, and not after it";
@@ -179,6 +220,7 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
         missing,
         gpus: gpus.rows.iter().map(gpu).collect(),
         findings: changes.findings,
+        recorded: changes.recorded,
         settings: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
     }
 }
@@ -197,8 +239,8 @@ fn compare(before: &Snapshot<'_>, after: &Snapshot<'_>, gpus: &Gpus, changes: &m
     if let (Some(before), Some(after)) = (&before.replays, &after.replays) {
         before.compare(after, gpus, changes);
     }
-    if let (Some(before), Some(after)) = (before.kernel, after.kernel) {
-        kernel::compare(before, after, gpus, changes);
+    if let (Some(before), Some(after)) = (&before.kernel, &after.kernel) {
+        after.compare(before, gpus, changes);
     }
     if let (Some(before), Some(after)) = (&before.ports, &after.ports) {
         before.compare(after, changes);

@@ -19,6 +19,22 @@ const COUNTERS: [(&str, &str, Severity); 2] = [
     ("ecc.errors.uncorrected.volatile.total", "ECC_UNCORRECTABLE", Hardware),
     ("remapped_rows.uncorrectable", "ROW_REMAPPED", Hardware),
 ];
+/// Counters of corrected errors: their rise is recorded and does not affect the verdict. The hardware corrected the data, and the driver
+/// reports a rate that needs a person itself, as Xid 92. A row is remapped because of correctable errors by design; only a pending or failed
+/// remap needs an action (NVIDIA GPU Memory Error Management: docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt).
+const CORRECTED: [(&str, &str); 2] = [
+    ("ecc.errors.corrected.volatile.total", "ECC_CORRECTED"),
+    ("remapped_rows.correctable", "ROW_REMAPPED_CORRECTABLE"),
+];
+/// Versions and settings that must not change during a job.
+const CONSTANT: [&str; 6] = [
+    "driver_version",
+    "vbios_version",
+    "persistence_mode",
+    "ecc.mode.current",
+    "mig.mode.current",
+    "power.limit",
+];
 /// States whose value `Yes` is a finding, with its severity if the state is older than the job. An old state is a finding as well,
 /// because an earlier job may not have been judged. A pending row needs a reset of the GPU.
 const STATES: [(&str, &str, Severity); 2] = [
@@ -93,7 +109,10 @@ impl GpuRow {
     /// the state of the fabric do not exist on all drivers and GPUs.
     pub fn unreadable(&self) -> Option<String> {
         let has_mig = self.get("mig.mode.current") == Some("Enabled");
-        let counters = COUNTERS.map(|(name, ..)| name).into_iter().chain([WIDTH]);
+        // Probes of earlier versions did not query remaps because of correctable errors.
+        let corrected = CORRECTED.map(|(name, _)| name).into_iter();
+        let corrected = corrected.filter(|name| self.fields.contains_key(*name));
+        let counters = COUNTERS.map(|(name, ..)| name).into_iter().chain([WIDTH]).chain(corrected);
         let counters = counters.filter(|name| self.number(name).is_none());
         let states = STATES.map(|(name, ..)| name);
         let states = states.into_iter().filter(|name| !matches!(self.get(name), Some("Yes" | "No")));
@@ -174,6 +193,20 @@ pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
             if last > first {
                 let text = format!("{name} rose from {first} to {last} during the job");
                 changes.add(code, severity, subject(), &text, later.line);
+            }
+        }
+        for (name, code) in CORRECTED {
+            let (Some(first), Some(last)) = (earlier.number(name), later.number(name)) else { continue };
+            if last > first {
+                let text = format!("{name} rose from {first} to {last} during the job");
+                changes.record(code, subject(), &text, later.line);
+            }
+        }
+        for name in CONSTANT {
+            let (Some(first), Some(last)) = (earlier.get(name), later.get(name)) else { continue };
+            if first != last {
+                let text = format!("{name} was {first} before the job and is {last} after it");
+                changes.add("SETTING_CHANGED", Configuration, subject(), &text, later.line);
             }
         }
         for (name, code, old) in STATES {

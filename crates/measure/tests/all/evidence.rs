@@ -79,6 +79,20 @@ fn nvlink_evidence_is_not_missing_for_a_gpu_without_visible_nvlinks() {
 }
 
 #[test]
+fn a_real_node_whose_versions_and_settings_stay_has_no_finding() {
+    let text = log("h200-settings");
+    let all = node(&text);
+    assert_eq!((all.missing, all.findings, all.recorded), (Vec::<String>::new(), vec![], vec![]));
+    assert_eq!(all.settings["nccl"], "2.28.3");
+    let updated = after(&text, "nccl nccl=2.28.3", "nccl nccl=2.29.1");
+    assert_eq!(findings(&updated), one("SETTING_CHANGED", Severity::Configuration, "node vm"));
+    let wrapped = after(&text, "oldest [    0.000000]", "oldest [   10.000000]");
+    let text = "kernel log during the job: its ring buffer was overwritten: its oldest line is of [   10.000000], and the newest line before \
+                the job is of [    3.726312]";
+    assert_eq!(node(&wrapped).missing, [text]);
+}
+
+#[test]
 fn only_lines_that_the_kernel_logged_during_the_job_are_findings() {
     assert_eq!(findings(&log("h100-xid-43")), one("XID_43", Severity::Software, GPU_1));
     // The earlier Xid 43 of GPU 1 is in the log before and after.
@@ -119,6 +133,107 @@ fn each_counter_that_rises_names_its_gpu() {
         .map(|line| line.to_owned() + "\n")
         .collect::<String>();
     assert_eq!(findings(&lost), one("GPU_LOST", Severity::Hardware, GPU_1));
+}
+
+#[test]
+fn corrected_errors_are_recorded_and_are_no_finding() {
+    let load = log("h100-load");
+    let recorded = |log: &str| -> Vec<(String, String)> {
+        let node = node(log);
+        assert_eq!((node.findings, node.missing), (vec![], Vec::<String>::new()));
+        node.recorded.into_iter().map(|it| (it.code, it.text)).collect()
+    };
+    assert_eq!(recorded(&load), []);
+    let text = "ecc.errors.corrected.volatile.total rose from 0 to 9 during the job";
+    let errors = recorded(&after(&load, "16, 0, 0, 0, No", "16, 0, 9, 0, No"));
+    assert_eq!(errors, vec![("ECC_CORRECTED".to_owned(), text.to_owned()); 2]);
+    let queried = load
+        .replace(",remapped_rows.uncorrectable", ",remapped_rows.correctable,remapped_rows.uncorrectable")
+        .replace("16, 0, 0, 0, No", "16, 0, 0, 3, 0, No");
+    assert_eq!(recorded(&queried), []);
+    let rows = recorded(&after(&queried, "16, 0, 0, 3, 0, No", "16, 0, 0, 4, 0, No"));
+    let text = "remapped_rows.correctable rose from 3 to 4 during the job";
+    assert_eq!(rows, vec![("ROW_REMAPPED_CORRECTABLE".to_owned(), text.to_owned()); 2]);
+    let unreadable = node(&queried.replace("16, 0, 0, 3, 0, No", "16, 0, 0, [N/A], 0, No"));
+    assert_eq!(unreadable.missing[0], "counters of GPU 0 before the job: remapped_rows.correctable [N/A]");
+}
+
+#[test]
+fn versions_and_settings_that_change_during_the_job_are_findings() {
+    // The probe that recorded this log printed the settings after the program as well.
+    let load = log("h100-load");
+    assert_eq!(findings(&load), []);
+    let updated = after(&load, "nvidia=580.159.04", "nvidia=580.178.04");
+    assert_eq!(findings(&updated), one("SETTING_CHANGED", Severity::Configuration, "node vm"));
+    let text = "nvidia was 580.159.04 before the job and is 580.178.04 after it";
+    assert_eq!(node(&updated).findings[0].text, text);
+    let gone = after(&load, "settings nvidia=580.159.04", "settings other=1");
+    assert_eq!(findings(&gone).len(), 2, "one setting is absent before, another one after the job");
+    let without = load.replace(" after settings ", " after other ");
+    assert_eq!(findings(&without), [], "a log of an earlier version");
+    let late = with_line(&without, "after", "settings", "no response within 1.5 s");
+    assert_eq!(node(&late).missing, ["settings after the job: no response within 1.5 s"]);
+    assert_eq!(findings(&late), []);
+    let nccl = with_line(&with_line(&load, "before", "nccl", "nccl=2.28.9"), "after", "nccl", "nccl=2.29.1");
+    assert_eq!(findings(&nccl), one("SETTING_CHANGED", Severity::Configuration, "node vm"));
+    let unreadable = nccl.replace("nccl=2.29.1", "nccl=unreadable");
+    assert_eq!(findings(&unreadable), []);
+    let driver = after(&load, "580.159.04, 96.00", "580.178.04, 96.00");
+    let both =
+        [GPU_0, GPU_1].map(|gpu| ("SETTING_CHANGED".to_owned(), Severity::Configuration, gpu.to_owned()));
+    assert_eq!(findings(&driver), both);
+}
+
+/// The real probe, with stand-ins for `dmesg` before and after the program.
+fn probed(before: &str, after: &str) -> NodeEvidence {
+    use std::os::unix::fs::PermissionsExt;
+    static PROBE: &str = include_str!("../../../clusters/api/src/evidence/probe.sh");
+    let folder = tempfile::tempdir().unwrap();
+    let script = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("#!/bin/bash\n{text}\n")).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let ran = folder.path().join("ran").display().to_string();
+    script("dmesg", format!("if [[ -e {ran} ]]; then {after}; else {before}; fi"));
+    script("nvidia-smi", "exit 1".to_owned());
+    let text = format!("{PROBE}burnin_run \"$@\"\n");
+    let output = std::process::Command::new("bash")
+        .env("PATH", format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap()))
+        .env("BURNIN_NODE_NAME", "vm")
+        .args(["-uc", &text, "rank", "touch", &ran])
+        .output()
+        .unwrap();
+    node(&String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn lost_lines_of_the_kernel_log_are_missing_evidence() {
+    let lines = |from: u32, to: u32| {
+        format!("for i in {{{from}..{to}}}; do echo \"[ $i.0] NVRM: Xid (PCI:0000:9b:00): 31, pid=$i\"; done")
+    };
+    let gaps = |node: &NodeEvidence| -> Vec<String> {
+        let own = node.missing.iter().filter(|part| part.starts_with("kernel log"));
+        own.cloned().collect()
+    };
+    let unchanged = probed(&lines(100, 102), &lines(100, 102));
+    assert_eq!((gaps(&unchanged), unchanged.findings), (vec![], vec![]));
+    // The ring buffer lost old lines, and still has those from before the job.
+    let moved = probed(&lines(100, 105), &lines(103, 110));
+    assert_eq!((gaps(&moved), moved.findings.len()), (vec![], 5));
+    let overwritten = probed(&lines(100, 105), &lines(107, 110));
+    let text = "kernel log during the job: its ring buffer was overwritten: its oldest line is of [ 107.0], and the newest line before \
+                the job is of [ 105.0]";
+    assert_eq!((gaps(&overwritten), overwritten.findings.len()), (vec![text.to_owned()], 4));
+    // More faults than are printed: the printed ones reach back to lines from before the job, or not.
+    let many = probed(&lines(100, 1300), &lines(100, 1310));
+    assert_eq!((gaps(&many), many.findings.len()), (vec![], 10));
+    let cut = probed(&lines(100, 102), &lines(100, 1310));
+    let text = "kernel log during the job: only the last 1000 of 1211 lines about faults were printed";
+    assert_eq!(gaps(&cut), [text]);
+    let untimed = probed("echo booted", "echo other");
+    let text = "kernel log during the job: its oldest line changed from booted to other, and its lines have no times, so lines may be lost";
+    assert_eq!(gaps(&untimed), [text]);
 }
 
 #[test]

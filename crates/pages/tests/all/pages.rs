@@ -146,3 +146,107 @@ async fn nodes_have_their_states_with_dates_and_evidence() {
     let (_, _, none) = get(&pages, "/nodes?cluster=none").await;
     assert!(none.contains("No judged run measured a node of an existing cluster named none"), "{none}");
 }
+
+/// A store with a run on n0 and n1 that drained n1, an older run that passed, and then this many runs on n0 alone.
+async fn drained_and_then(later: i64) -> Arc<dyn Store> {
+    use model::{Cluster, Drained, Fact, Locate, Node, SuspectNode, Suspects, Timestamp, Verdict, Workflow};
+    use test_support::good_run::{cluster, job_done, logs, verdict, workflow};
+
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let start = SystemClock.now().as_millis() - (later + 2) * 60_000;
+    let at = |minute: i64| Timestamp::from_millis(start + minute * 60_000);
+    let measured = |names: &[&str], reached| {
+        let nodes = names.iter().map(|name| Node::new(*name, 1)).collect();
+        let hall = Cluster { name: "hall".to_owned(), nodes, ..cluster() };
+        vec![Fact::ClusterReady(hall), job_done(), logs(), verdict(reached)]
+    };
+    let bad = SuspectNode {
+        node: "n1".to_owned(),
+        confidence: 0.9,
+        drained: Drained::Applied { reason: "burnin old-1: slow or wrong in pairs".to_owned() },
+    };
+    let located = Fact::NodesLocated(Suspects {
+        nodes: vec![bad],
+        links: vec![],
+        undecided: None,
+        tests: 3,
+        best_busbw: None,
+        object: "o".to_owned(),
+        retested: vec![],
+    });
+    let searching = Workflow { locate: Some(Locate::default()), ..workflow() };
+    let both = ["n0", "n1"];
+    let put = crate::support::run_on_existing;
+    put(&store, "old-0", at(0), workflow(), measured(&both, Verdict::Pass)).await;
+    let facts = [measured(&both, Verdict::Fail), vec![located]].concat();
+    put(&store, "old-1", at(1), searching, facts).await;
+    for number in 0..later {
+        put(&store, &format!("new-{number}"), at(2 + number), workflow(), measured(&["n0"], Verdict::Pass))
+            .await;
+    }
+    store
+}
+
+#[tokio::test]
+async fn a_drained_node_stays_listed_after_more_runs_than_the_page_reads() {
+    let store = drained_and_then(310).await;
+    let (status, _, page) = get(&dashboard_of(store).routes(), "/nodes").await;
+    assert_eq!(status, 200, "{page}");
+    for text in [">n1<", ">drained</td>", "/runs/old-1", "drained: burnin old-1: slow or wrong in pairs"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn runs_with_results_against_nodes_are_read_beyond_the_limit() {
+    use model::{RunId, Verdict};
+    use run_index::NodeState;
+
+    let states = async |store: &Arc<dyn Store>, limit: usize| {
+        let nodes = dashboard_of(Arc::clone(store)).view.nodes(None, limit).await.unwrap();
+        let states: Vec<_> = nodes.nodes.iter().map(|node| (node.node.clone(), node.state)).collect();
+        (states, nodes.older_runs)
+    };
+    let expected = [("n1".to_owned(), NodeState::Drained), ("n0".to_owned(), NodeState::Good)];
+    let store = drained_and_then(8).await;
+    let (found, older) = states(&store, 2).await;
+    assert_eq!(found, expected);
+    // Two of the six older runs after the drain were read, because they might have returned the node.
+    assert_eq!(older, 5);
+    // Summaries of an earlier version do not state which runs have results against nodes.
+    let store = drained_and_then(300).await;
+    let view = dashboard_of(Arc::clone(&store)).view;
+    let all = view.all().await.unwrap();
+    let marked: Vec<&RunId> =
+        all.iter().filter(|line| line.changes_nodes == Some(true)).map(|line| &line.run).collect();
+    assert_eq!(marked.iter().map(|run| run.as_str()).collect::<Vec<_>>(), ["old-1"]);
+    let segments = store.list("view/").await.unwrap();
+    assert_eq!(segments.len(), 2);
+    for name in segments {
+        let body = store.read(&name).await.unwrap().unwrap();
+        let mut segment: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        for line in segment["lines"].as_array_mut().unwrap() {
+            assert!(line.as_object_mut().unwrap().remove("changes_nodes").is_some());
+        }
+        store.remove(&name).await.unwrap();
+        store.create(&name, serde_json::to_vec(&segment).unwrap().into()).await.unwrap();
+    }
+    assert_eq!(states(&store, 2).await.0, expected);
+    // A run that passed on the node beyond the limit returned it.
+    let returned = drained_and_then(0).await;
+    let now = SystemClock.now().as_millis();
+    let cluster = |names: &[&str]| model::Cluster {
+        name: "hall".to_owned(),
+        nodes: names.iter().map(|name| model::Node::new(*name, 1)).collect(),
+        ..test_support::good_run::cluster()
+    };
+    for (number, names) in (0..).zip([&["n0", "n1"][..], &["n0"], &["n0"], &["n0"]]) {
+        use test_support::good_run::{job_done, logs, verdict, workflow};
+        let facts =
+            vec![model::Fact::ClusterReady(cluster(names)), job_done(), logs(), verdict(Verdict::Pass)];
+        let at = model::Timestamp::from_millis(now + number * 60_000);
+        crate::support::run_on_existing(&returned, &format!("late-{number}"), at, workflow(), facts).await;
+    }
+    let (found, _) = states(&returned, 2).await;
+    assert_eq!(found[0], ("n1".to_owned(), NodeState::Returned));
+}

@@ -17,6 +17,12 @@ pub(super) fn judge(evidence: &RunEvidence<'_>, rule: EvidenceRule, found: &mut 
     }
     let changes: Vec<_> = nodes.iter().flat_map(|node| &node.findings).collect();
     findings::judge_each(&changes, |findings| is_shared(nodes, findings), found);
+    let corrected: Vec<_> = nodes.iter().flat_map(|node| &node.recorded).collect();
+    if !corrected.is_empty() {
+        let named = corrected.iter().map(|it| format!("{} ({}: {})", it.code, it.subject, it.text)).collect();
+        let text = format!("the hardware corrected errors, which need no action: {}", listed(named));
+        found.add(Verdict::Pass, "ERRORS_CORRECTED", text);
+    }
     let mut missing = absent(evidence);
     for node in nodes {
         missing.extend(node.missing.iter().map(|part| format!("{}: {part}", node.node)));
@@ -25,7 +31,7 @@ pub(super) fn judge(evidence: &RunEvidence<'_>, rule: EvidenceRule, found: &mut 
         let weighs = if rule == EvidenceRule::Required { Verdict::Inconclusive } else { Verdict::Pass };
         let text = format!("hardware evidence is missing: {}", listed(missing));
         found.add(weighs, "EVIDENCE_MISSING", text);
-    } else if changes.is_empty() {
+    } else if changes.is_empty() && corrected.is_empty() {
         found.add(Verdict::Pass, "HARDWARE_UNCHANGED", unchanged(nodes));
     }
 }

@@ -162,7 +162,10 @@ async fn the_view_of_nodes_has_the_states_of_burnin_nodes() {
         ("n5", &["drained", "passed", "suspected"], "failed_again"),
         ("n6", &["passed", "suspected", "retest_failed"], "suspected"),
         ("n7", &["passed"], "good"),
-        ("n8", &["suspected", "returned"], "good"),
+        ("n8", &["suspected", "returned"], "returned"),
+        ("n9", &["suspected", "returned", "suspected"], "failed_again"),
+        ("o1", &["suspected", "retest_passed"], "good"),
+        ("o2", &["suspected", "returned", "retest_passed"], "returned"),
     ];
     for (node, results, _) in nights {
         for (at, result) in (1..).zip(results) {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use model::{
-    Benchmark, ByteSize, Check, Collective, CommandLine, Criteria, Datatype, Every, EvidenceRule,
-    OutputFormat, Program, Workload,
+    Benchmark, ByteSize, Check, Collective, CommandLine, Criteria, Datatype, Every, OutputFormat, Program,
+    Workload,
 };
 
 use super::WorkflowReader;
@@ -120,13 +120,6 @@ impl<'a> WorkflowReader<'a> {
             let read = program
                 .and_then(|program| self.measured(&field, program, &file.criteria, file.baseline.as_deref()));
             let document = if read.is_some() { self.measured.pop() } else { None };
-            if file.every == Some(Every::Pair)
-                && read.as_ref().is_some_and(|read| read.criteria.evidence == EvidenceRule::Required)
-            {
-                let why = "require evidence of the nodes, which is not collected for `every: pair`, because a node runs several pairs in turn; \
-                           write `evidence: off`, or require it in the criteria of another check";
-                self.complain(&format!("{field}.criteria"), why);
-            }
             let combinations = self.combinations(&field, file);
             named.insert(&file.name, combinations.iter().map(|(name, ..)| name.clone()).collect());
             for (name, cell, environment) in combinations {

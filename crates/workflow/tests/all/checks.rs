@@ -179,16 +179,14 @@ fn a_check_runs_any_program() {
 }
 
 #[test]
-fn pairs_of_nodes_cannot_require_evidence() {
+fn pairs_of_nodes_may_require_evidence() {
     let check = |every: &str, rule: &str| {
         let text = format!(
             "{{name: a, command: [x, '{{peer}}'], every: {every}, read: perftest, criteria: {rule}.yaml}}"
         );
         read(&format!("{HEAD}checks: [{text}]\n"))
     };
-    let problems = check("pair", "required").unwrap_err().join("\n");
-    assert!(problems.contains("checks[0].criteria: require evidence of the nodes"), "{problems}");
-    for (every, rule) in [("node", "required"), ("pair", "judged"), ("pair", "off")] {
+    for (every, rule) in [("node", "required"), ("pair", "required"), ("pair", "judged"), ("pair", "off")] {
         let (workflow, _) = check(every, rule).unwrap();
         let taken = workflow.checks[0].benchmark.criteria.evidence.is_taken();
         assert_eq!(taken, rule != "off");
@@ -305,7 +303,6 @@ fn the_shipped_suites_run_on_every_existing_kind_of_cluster() {
     }
 }
 
-/// Pairs of nodes run at the same time, so they collect no evidence.
 #[test]
 fn the_suites_of_nights_and_acceptance_require_evidence_of_each_node() {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/slurm.yaml");
@@ -320,7 +317,6 @@ fn the_suites_of_nights_and_acceptance_require_evidence_of_each_node() {
             let resolved = workflow::resolve_document(document.clone(), &file, None, settings, None).unwrap();
             for check in &resolved.workflow.checks {
                 let expected = match check.name.as_str() {
-                    "pairs" => model::EvidenceRule::Off,
                     "memory" if !settings.is_empty() => model::EvidenceRule::Judged,
                     _ => model::EvidenceRule::Required,
                 };

@@ -404,7 +404,8 @@ async fn the_results_of_nodes_name_the_suspects_of_the_verdict_and_the_nodes_tha
         node_results(Verdict::Fail, &suspects).await,
         [result("n1", NodeResultKind::Suspected, "gpu 3: XID_79; gemm")]
     );
-    let passed = ["n0", "n1"].map(|node| result(node, NodeResultKind::Passed, ""));
+    let passed = ["n0", "n1"]
+        .map(|node| result(node, NodeResultKind::Passed, &format!("passed: {}", workflow().name)));
     assert_eq!(node_results(Verdict::Pass, &[]).await, passed);
     assert_eq!(node_results(Verdict::Inconclusive, &[]).await, [], "no evidence about any node");
 }

@@ -43,6 +43,7 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
         closed_at: (how != 'o').then(|| at(hours)),
         setup: BTreeMap::new(),
         cost: None,
+        changes_nodes: None,
     }
 }
 

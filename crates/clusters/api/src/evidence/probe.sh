@@ -10,7 +10,7 @@ burnin_query() { burnin_smi "--query-gpu=$1" --format=csv,noheader,nounits; }
 burnin_gpus() {
   local fields=index,uuid,serial,pci.bus_id,name,driver_version,vbios_version,persistence_mode,ecc.mode.current,mig.mode.current,power.limit
   local counters=pcie.link.width.current,ecc.errors.uncorrected.volatile.total,ecc.errors.corrected.volatile.total
-  local rows=remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure
+  local rows=remapped_rows.correctable,remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure
   local text
   # Older drivers do not report the recommended recovery (before 570) or the state of the fabric (before 545).
   for counters in "$counters,$rows,fabric.state,gpu_recovery_action" "$counters,$rows,fabric.state" "$counters,$rows" "$counters"; do
@@ -42,7 +42,27 @@ burnin_kernel() {
   } || { printf 'unreadable %s\n' "$refused${text%%$'\n'*}"; return; }
   case $text in '' | *'-- No entries --'* | *'No journal files'*) printf 'unreadable %s\n' "${refused}the kernel log has no lines"; return ;; esac
   printf 'lines %d\n' "$(grep -c '' <<<"$text")"
-  grep -E 'NVRM: |SXid \(|\[Hardware Error\]|AER: .*ncorrect|Out of memory: Kill' <<<"$text" | tail -n 200
+  # Headers of journalctl begin with `-- `.
+  burnin_time oldest "$(grep -vm 1 '^-- ' <<<"$text")"
+  burnin_time newest "$(tail -n 1 <<<"$text")"
+  local faults='NVRM: Xid |SXid \(|\[Hardware Error\]|AER: .*ncorrect|Out of memory: Kill'
+  burnin_matches others 200 "$(grep 'NVRM: ' <<<"$text" | grep -vE "$faults")"
+  burnin_matches faults 1000 "$(grep -E "$faults" <<<"$text")"
+}
+# Prints the time of a line of the kernel log: `[    1.250000]`, or the first word of a line of journalctl.
+burnin_time() {
+  case $2 in
+  '['*']'*) printf '%s %s\n' "$1" "${2%%]*}]" ;;
+  *) printf '%s %s\n' "$1" "${2%% *}" ;;
+  esac
+}
+# Prints the last lines, at most as many as the second argument, after their number and the number of all lines. The lines of the driver
+# that are no fault have a maximum of their own, so that they never displace a fault.
+burnin_matches() {
+  local found=0
+  [[ -z $3 ]] || found=$(grep -c '' <<<"$3")
+  printf '%s %d of %d\n' "$1" "$((found < $2 ? found : $2))" "$found"
+  [[ -z $3 ]] || tail -n "$2" <<<"$3"
 }
 # Bridges above GPUs and RDMA devices whose access control services are on, with the control register (PCI Express 7.7.11). Without root
 # only the first 64 bytes of the configuration space can be read.
@@ -205,7 +225,7 @@ burnin_run() {
   done
   # A program that ends before the first sample is sampled during the evidence after it.
   ((SECONDS - begun < 3)) || kill "$sampler" 2>/dev/null
-  burnin_evidence after gpus links link_errors pcie ports kernel
+  burnin_evidence after gpus links link_errors pcie ports kernel settings nccl
   kill "$sampler" 2>/dev/null
   for try in {1..8}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.05; done
   kill -KILL "$sampler" "$folded" 2>/dev/null
