@@ -6,7 +6,7 @@ rustup component list --installed 2>/dev/null | grep -q clippy || rustup compone
 # Tests push with git to a repository whose hook signs with openssl.
 type -P tar bash sha256sum cc kill grep git openssl >/dev/null ||
   { apt-get update -qq && apt-get install -y -qq tar bash coreutils gcc libc6-dev procps grep git openssl; }
-# Several gates install Python packages in an environment of the project's, and test with OpenSSH.
+# Several gates install Python packages in a virtual environment inside the project, and test with OpenSSH.
 if ! { type -P python3 ssh && python3 -c 'import ensurepip'; } >/dev/null 2>&1 && [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null; then
   apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-venv openssh-client
 fi

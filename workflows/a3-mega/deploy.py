@@ -70,7 +70,7 @@ def wait_for_lustre(wanted, server):
             return
         except (Failed, ValueError) as failed:
             if time.monotonic() + pause > deadline:
-                raise ValueError(f"server_ip: Lustre does not serve at {server} after {wanted['ready_minutes']} minutes: {failed}") from None
+                raise ValueError(f"server_ip: Lustre at {server} is not reachable after {wanted['ready_minutes']} minutes: {failed}") from None
         time.sleep(pause)
         pause = min(2 * pause, 20)
 

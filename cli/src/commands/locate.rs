@@ -25,7 +25,6 @@ use crate::{
 /// Sizes of at least largest / PLATEAU form the plateau of a pair test.
 const PLATEAU: u64 = 16;
 
-/// Input of `burnin locate`.
 pub struct LocateInput {
     pub files: Vec<PathBuf>,
     pub reference: Vec<PathBuf>,

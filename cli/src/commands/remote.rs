@@ -86,7 +86,7 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
         run: RunId,
     }
     let set: BTreeMap<_, _> = set.iter().map(|set| (&set.field, &set.value)).collect();
-    // One key for all attempts of this command: a lost response starts no second run.
+    // One key for all attempts of this command: a retry after a lost response does not start a second run.
     let request = server
         .request(Method::POST, &["runs"])
         .header("Idempotency-Key", service::ids::unique())

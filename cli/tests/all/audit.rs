@@ -116,7 +116,7 @@ fn the_version_of_nccl_in_the_log_is_compared() {
 }
 
 #[test]
-fn settings_that_hinder_direct_transfers_are_stated() {
+fn settings_that_hinder_direct_transfers_are_reported() {
     let acs =
         with(&good(), "iommu=off", "iommu=on\nburnin evidence: vm before settings acs=0000:17:00.0=001d");
     let (code, text, json) = audit(&[of_node(&acs, "n1"), of_node(&acs, "n2")]);

@@ -124,7 +124,7 @@ fn a_kill_in_any_check_repeats_no_work() {
 }
 
 #[test]
-fn a_cancel_stops_the_second_check_and_starts_no_third() {
+fn a_cancelled_second_check_stops_and_the_third_does_not_start() {
     let checks = [
         "name: a, criteria: criteria.yaml",
         "name: b, criteria: criteria.yaml",

@@ -121,7 +121,7 @@ fn several_kinds_share_a_folder() {
         assert!(done.status.success(), "{kind}: {}", text(&done.stderr));
     }
     let before = home.files();
-    assert!(home.burnin(&["init", "quickstart"]).status.success(), "equal files are no conflict");
+    assert!(home.burnin(&["init", "quickstart"]).status.success(), "identical files do not conflict");
     assert_eq!(home.files(), before);
 }
 

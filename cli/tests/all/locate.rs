@@ -244,7 +244,7 @@ fn group_tests_are_planned_until_the_bad_node_is_known() {
 }
 
 #[test]
-fn values_of_group_tests_are_judged_by_the_reference() {
+fn values_of_group_tests_are_compared_with_the_reference() {
     for (reference, good, bad) in [
         (json!({"value": 390.0}), 380.0, 340.0),
         (json!({"value": 20.0, "better": "lower", "within": 0.05}), 20.5, 22.0),

@@ -49,7 +49,7 @@ const fn padding(size: u64) -> usize {
     (BLOCK - size as usize % BLOCK) % BLOCK
 }
 
-/// The schema of [`Contents`].
+/// Value of the field `schema` in [`Contents`]; changes with the format.
 pub const SCHEMA: &str = "burnin/bundle/v1";
 
 const CONTENTS: &str = "bundle.json";

@@ -115,7 +115,7 @@ pub struct PlanOutcome {
     /// Container images to push.
     pub images: Vec<String>,
     pub log: PathBuf,
-    /// Reasons of a failure, one per line.
+    /// Reasons for the failure, one per line; `None` on success.
     pub failure: Option<String>,
 }
 

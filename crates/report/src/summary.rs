@@ -9,7 +9,7 @@ use crate::{
     reasons, text,
 };
 
-/// Reasons about the level of a curve.
+/// Reason codes that concern the level of a curve.
 const OF_LEVEL: [&str; 8] = [
     "BELOW_BASELINE",
     "BELOW_REFERENCE",

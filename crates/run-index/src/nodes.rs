@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspected_node_that_passes_is_good_and_a_run_without_a_pass_clears_none() {
+    fn a_suspected_node_is_good_after_a_pass_and_stays_suspected_after_other_runs() {
         use NodeState::{Good, Suspected};
         assert_eq!(states(&[run(1, false, &["n1"]), run(2, true, &[])], "n1"), [Suspected, Good]);
         let runs = [run(1, false, &["n1"]), run(2, false, &["n3"]), run(3, false, &[])];

@@ -1,4 +1,4 @@
-//! The processes of a simulation, and their condition.
+//! Simulated processes, and their state.
 
 use std::fmt;
 

@@ -10,7 +10,7 @@ use model::{Span, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A recurring time of a workflow.
+/// Schedule on which a workflow is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnSchedule {

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_version_is_reported() {
+    fn an_invalid_version_is_reported() {
         let mut nodes = [node("n0", "6.8", ["96", "96"])];
         set(&mut nodes[0], "nvidia", "TempVersion");
         let audit = Audit::of(&nodes, &[]);

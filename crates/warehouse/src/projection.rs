@@ -107,7 +107,7 @@ fn metric(
     }
 }
 
-/// The middle of the values, or the mean of the two middle ones; `None` without values.
+/// The median; `None` without values.
 fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

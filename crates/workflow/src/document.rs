@@ -272,7 +272,7 @@ impl YamlDocument {
         self.overridden.push(Overridden { field, file: SET.to_owned(), position: None, excerpt: None });
     }
 
-    /// The problem of a field in a list of named elements that has no element of this name: setting it would replace the list.
+    /// The problem of a field that names an absent element of a list of named elements: setting it would replace the list.
     pub(crate) fn unknown_element(&self, field: &str) -> Option<FileProblem> {
         let mut place = &self.value;
         for part in field.split('.') {

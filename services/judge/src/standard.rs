@@ -158,7 +158,7 @@ fn learned(past: &[Past]) -> Own {
     let earlier = past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
     let reasons = left_out(&healthy[range.clone()], &out);
     let reasons = reasons.into_iter().collect();
-    // The later runs of the baseline passed before its level was known: a change among them is still one.
+    // The later runs of the baseline passed before its level was known, so they are still searched for changes.
     Own { baseline: Some(baseline), earlier, defining_runs: Some(FEWEST), reasons, ..Own::default() }
 }
 

@@ -249,7 +249,10 @@ pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, fo
     }
     for none in ["link-out", "link-folder/passwd", "nothing"] {
         let refused = scheduler.output(cluster, name, none).await;
-        assert!(matches!(refused, Err(PortError::Permanent(_))), "{none} is a permanent error");
+        assert!(
+            matches!(refused, Err(PortError::Permanent(_))),
+            "reading {none} must return a permanent error"
+        );
     }
     drop(socket);
 }

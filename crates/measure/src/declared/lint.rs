@@ -172,7 +172,10 @@ impl Lint<'_> {
             self.add("better", "is `none`, which is never judged, but criteria name the metric; write `higher`, `lower` or `exact`");
         }
         if !declaration.exit.contains(&0) {
-            self.add("exit", "lacks 0, with which schedulers report a completed program; write `[0]`, and further statuses after it");
+            self.add(
+                "exit",
+                "lacks 0, the exit status of a completed program; write `[0]`, and append other statuses",
+            );
         }
         for (at, regex) in rules.context.iter().enumerate() {
             if regex.capture_names().flatten().next().is_none() {

@@ -1,4 +1,4 @@
-//! Names and units of metrics: made once, and found by the texts that they were made from.
+//! Interned names and units of metrics.
 
 use std::sync::Arc;
 

@@ -87,8 +87,8 @@ fn a_real_node_whose_versions_and_settings_stay_has_no_finding() {
     let updated = after(&text, "nccl nccl=2.28.3", "nccl nccl=2.29.1");
     assert_eq!(findings(&updated), one("SETTING_CHANGED", Severity::Configuration, "node vm"));
     let wrapped = after(&text, "oldest [    0.000000]", "oldest [   10.000000]");
-    let text = "kernel log during the job: its ring buffer was overwritten: its oldest line is of [   10.000000], and the newest line before \
-                the job is of [    3.726312]";
+    let text = "kernel log during the job: its ring buffer was overwritten: its oldest line is from [   10.000000], and the newest line before \
+                the job is from [    3.726312]";
     assert_eq!(node(&wrapped).missing, [text]);
 }
 
@@ -222,8 +222,8 @@ fn lost_lines_of_the_kernel_log_are_missing_evidence() {
     let moved = probed(&lines(100, 105), &lines(103, 110));
     assert_eq!((gaps(&moved), moved.findings.len()), (vec![], 5));
     let overwritten = probed(&lines(100, 105), &lines(107, 110));
-    let text = "kernel log during the job: its ring buffer was overwritten: its oldest line is of [ 107.0], and the newest line before \
-                the job is of [ 105.0]";
+    let text = "kernel log during the job: its ring buffer was overwritten: its oldest line is from [ 107.0], and the newest line before \
+                the job is from [ 105.0]";
     assert_eq!((gaps(&overwritten), overwritten.findings.len()), (vec![text.to_owned()], 4));
     // More faults than are printed: the printed ones reach back to lines from before the job, or not.
     let many = probed(&lines(100, 1300), &lines(100, 1310));

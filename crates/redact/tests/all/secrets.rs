@@ -197,7 +197,7 @@ fn bytes(hex: &str, digits: usize, between: &str) -> String {
     groups.collect::<Vec<_>>().join(between)
 }
 
-/// A terminal's colours, line ends of a narrow window, and hexadecimal dumps.
+/// Colour codes of a terminal, lines wrapped by a narrow one, and hexadecimal dumps.
 #[test]
 fn known_values_are_removed_across_line_breaks_and_in_dumps() {
     let hex: String = "swordfish-1".bytes().map(|byte| format!("{byte:02x}")).collect();

@@ -28,7 +28,7 @@ struct HandoverDevice {
     serial: BTreeSet<String>,
     bus: BTreeSet<String>,
     checks: BTreeSet<String>,
-    /// Values by metric with its labels, and unit.
+    /// Values by metric (name and labels) and unit.
     values: BTreeMap<(String, String), Vec<f64>>,
 }
 

@@ -15,7 +15,7 @@ use crate::{
 
 const ONE_CLUSTER: &str = "I1 one cluster per run";
 const ONE_JOB: &str = "I2 one job per run";
-const NEEDS: &str = "a check needs a pass of others";
+const NEEDS: &str = "a check starts only after a pass of those it needs";
 const NOTHING_LEFT: &str = "I3 no resource is left";
 const CAP: &str = "I10 no more clusters than runs";
 const ZOMBIE: &str = "no cluster outlives its lease by more than ten minutes";

@@ -179,7 +179,7 @@ fn unpaired(
     let count = |values: usize| model::count(values as u64, "value");
     if !other_nodes.is_empty() {
         let text = format!(
-            "{} of the baseline are of nodes that this run did not measure: {}",
+            "this run did not measure the nodes of {} of the baseline: {}",
             count(other_nodes.len()),
             listed(other_nodes)
         );

@@ -89,7 +89,7 @@ impl Fleet {
         fleet(self.levels.iter().enumerate().map(value).collect::<Vec<_>>())
     }
 
-    /// The suspects of `count` runs by the past of `past.0` runs.
+    /// The suspects in `count` runs, each judged by a baseline of `past.0` earlier runs.
     fn suspects(
         &mut self,
         past: (usize, Option<PastTolerance>),

@@ -146,7 +146,7 @@ fn a_metric_where_less_is_better_drifts_upwards() {
         "{:?}",
         judgement.reasons
     );
-    // The same values of a metric where more is better are an improvement.
+    // For a metric with `better: higher` the same values are an improvement.
     assert_eq!(judged(&latency(1.0), &past(0.05, 5.0), &baseline, &[]).verdict, Verdict::Pass);
 }
 
@@ -184,7 +184,7 @@ fn of_two_levels(random: &mut SplitMix64) -> Reading {
 }
 
 #[test]
-fn a_node_that_changes_its_level_is_no_suspect_of_a_strict_comparison_with_its_past() {
+fn a_strict_comparison_with_its_past_does_not_suspect_a_node_that_alternates_between_levels() {
     let mut random = SplitMix64(22);
     let strict = past(0.004, 2.0);
     let (mut flagged, mut changed) = (0, 0);
@@ -263,7 +263,7 @@ fn a_baseline_of_other_nodes_is_inconclusive_and_a_lost_value_of_a_measured_node
     assert_eq!((fewer.verdict, codes(&fewer)), (Verdict::Pass, vec!["PAST_INCOMPLETE", "METRICS_GOOD"]));
     assert_eq!(
         text(&fewer, "PAST_INCOMPLETE"),
-        "2 values of the baseline are of nodes that this run did not measure: gemm of node node-04; gemm of node node-05"
+        "this run did not measure the nodes of 2 values of the baseline: gemm of node node-04; gemm of node node-05"
     );
     let others = by(&of_nodes(&[5, 6, 7, 8, 9, 10], 99));
     assert_eq!(others.verdict, Verdict::Inconclusive);

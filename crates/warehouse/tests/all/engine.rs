@@ -250,7 +250,7 @@ async fn views_have_descriptions() {
         ["XID_79 n1 1 2 m-2 S1 fallen off the bus in m-2"]
     );
 
-    // The first result of n3 is older, the node of a provisioned cluster is not shown.
+    // A newer result of n3 replaces its first one. Nodes of provisioned clusters are not shown.
     let result = |run: &str, at: i64, cluster: Option<&str>, node: &str, result: &str| NodeResultRow {
         run: run.into(),
         workflow: "nightly".into(),

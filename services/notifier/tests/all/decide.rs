@@ -47,7 +47,7 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
     }
 }
 
-/// News if every channel received the notices of every earlier run.
+/// Planned notices, if every channel received the notices of every earlier run.
 fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<PlannedNotice> {
     let channels: BTreeSet<_> = subject.targets.iter().filter_map(notifier::decide::channel).collect();
     let history: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();

@@ -38,7 +38,7 @@ const CASES: [Case; 15] = [
     (FILESTORE, "node", "rxdm=", "RxDM not ready on"),
     (FILESTORE, "node", "mounts=", "STORAGE: "),
     (LUSTRE, "server-ip", "172.16.0.9", "expected a Lustre network identifier ADDRESS@tcp"),
-    (LUSTRE, "ssh", "Connection refused", "Lustre does not serve at 172.16.0.9@tcp"),
+    (LUSTRE, "ssh", "Connection refused", "Lustre at 172.16.0.9@tcp is not reachable"),
     (LUSTRE, "node", "mounts=", "STORAGE: "),
 ];
 
