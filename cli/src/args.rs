@@ -321,7 +321,7 @@ pub enum CliCommand {
         output: ComparisonForm,
     },
     /// Compare versions and settings of the nodes and GPUs of a run or of logs, differences first, then with minimum versions. Exit code
-    /// 1 if values differ or a version is below its minimum.
+    /// 1 if values differ or a version is below its minimum, 2 if a part of the nodes cannot be compared.
     Audit {
         /// Run id, prefix of a run id, or `latest`; or logs with hardware evidence.
         #[arg(required = true, value_name = "RUN|LOG", add = complete::runs())]
@@ -336,7 +336,7 @@ pub enum CliCommand {
         /// Only the nodes of this cluster.
         #[arg(long, value_name = "NAME")]
         cluster: Option<String>,
-        /// Number of judged runs to read, newest first. Older runs that suspected, drained or re-tested nodes are always read.
+        /// Number of judged runs to read, newest first. Of the older runs, the last 2,000 that suspected, drained or re-tested nodes are read too.
         #[arg(long, value_name = "COUNT", default_value_t = 500)]
         last: usize,
         /// Include good nodes.

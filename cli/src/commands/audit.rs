@@ -69,8 +69,8 @@ pub async fn run(data: DataFolder, run: &RunId, output: Output) -> Result<Exit, 
     Ok(shown(&found.audit(), output))
 }
 
-/// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum, 2 if a version or a node cannot be compared, and
-/// without evidence of two nodes or two GPUs.
+/// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum, 2 if a version or a part of the nodes cannot be
+/// compared, and without evidence of two nodes or two GPUs.
 fn shown(audit: &Audit, output: Output) -> Exit {
     match output {
         Output::Json => print_json(audit),
@@ -78,10 +78,7 @@ fn shown(audit: &Audit, output: Output) -> Exit {
     }
     if audit.differs() || !audit.below_minimum.is_empty() {
         Exit::Fail
-    } else if (audit.nodes < 2 && audit.gpus < 2)
-        || !audit.unreadable_versions.is_empty()
-        || !audit.not_compared.is_empty()
-    {
+    } else if audit.is_incomplete() || !audit.unreadable_versions.is_empty() {
         Exit::Inconclusive
     } else {
         Exit::Pass
@@ -118,10 +115,16 @@ fn text(audit: &Audit) -> String {
         text +=
             &format!("recommendation: {} is {} on {on}: {} ({})\n", it.setting, it.value, it.text, it.source);
     }
-    if !audit.not_compared.is_empty() {
+    if audit.has_gpus() {
+        for node in &audit.without_gpus {
+            text += &format!("{node}: nvidia-smi listed no GPU; its GPUs are not compared\n");
+        }
+    } else if audit.nodes > 0 {
+        text += "no node lists a GPU; GPUs are not compared\n";
+    }
+    for node in &audit.without_settings {
         text += &format!(
-            "not compared: {}: no evidence of the node or of its GPUs\n",
-            names(&audit.not_compared)
+            "{node}: no settings in its evidence; run the check again with this version of Burnin\n"
         );
     }
     for part in &audit.missing {
@@ -132,7 +135,8 @@ fn text(audit: &Audit) -> String {
 
 /// Table of all settings, and the number of settings that differ.
 fn settings(audit: &Audit) -> String {
-    let of = format!("{} and {}", count(audit.nodes, "node"), count(audit.gpus, "GPU"));
+    let nodes = audit.nodes.saturating_sub(audit.without_settings.len() as u64);
+    let of = format!("{} and {}", count(nodes, "node"), count(audit.gpus, "GPU"));
     let differing = audit.settings.iter().filter(|setting| setting.differs()).count() as u64;
     let text = match differing {
         0 => format!("all versions and settings of {of} are equal\n"),

@@ -48,7 +48,7 @@ fn text(nodes: &Nodes, cluster: Option<&str>, all: bool) -> String {
     let mut text = format!("{total}{of}, {good} good, by {}", count(nodes.runs, "run"));
     if nodes.older_runs > 0 {
         let older = count(nodes.older_runs, "older run");
-        text += &format!(" ({older} without a suspect, drain or re-test not read; see --last)");
+        text += &format!(" ({older} not read; see --last)");
     }
     text.push('\n');
     if shown.is_empty() {

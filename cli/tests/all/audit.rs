@@ -87,24 +87,38 @@ fn a_text_that_is_no_version_never_passes() {
     assert_eq!((code, &json["unreadable_versions"][0]["text"]), (Some(2), &"TempVersion".into()));
 }
 
-/// nvidia-smi or the settings could be read on no node, or not on one of them.
 #[test]
-fn a_node_without_evidence_of_its_gpus_or_settings_never_passes() {
+fn a_node_without_evidence_of_its_gpus_or_settings_is_named() {
     let without = |source: &str| -> String {
         let lines = good();
         let kept =
             lines.lines().filter(|line| !line.contains(&format!("burnin evidence: vm before {source} ")));
         kept.map(|line| line.to_owned() + "\n").collect()
     };
-    for source in ["gpus", "settings"] {
-        let nodes = [of_node(&without(source), "n1"), of_node(&without(source), "n2")];
-        let (code, text, json) = audit(&nodes);
-        assert_eq!(code, Some(2), "{source}: {text}");
-        assert!(text.contains("not compared: n1, n2: no evidence of the node or of its GPUs"), "{text}");
-        assert_eq!(json["not_compared"], serde_json::json!(["n1", "n2"]));
-    }
-    let (code, text, _) = audit(&[of_node(&good(), "n1"), of_node(&without("gpus"), "n2")]);
+    let no_settings = "no settings in its evidence; run the check again with this version of Burnin\n";
+    // Logs of a version that did not record settings.
+    let nodes = [of_node(&without("settings"), "n1"), of_node(&without("settings"), "n2")];
+    let (code, text, json) = audit(&nodes);
     assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains(&format!("n1: {no_settings}n2: {no_settings}")), "{text}");
+    assert_eq!(json["without_settings"], serde_json::json!(["n1", "n2"]));
+    // A cluster without GPUs, then one with a different node.
+    let no_gpu = without("gpus").replace("before settings nvidia=580.178.04\n", "before settings numa=1\n");
+    let nodes = [of_node(&no_gpu, "n1"), of_node(&no_gpu, "n2")];
+    let (code, text, json) = audit(&nodes);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("no node lists a GPU; GPUs are not compared\n"), "{text}");
+    assert_eq!(json["without_gpus"], serde_json::json!(["n1", "n2"]));
+    let other = with(&no_gpu, "iommu=off", "iommu=on");
+    let (code, text, _) = audit(&[of_node(&no_gpu, "n1"), of_node(&other, "n2")]);
+    assert_eq!(code, Some(1), "{text}");
+    // nvidia-smi failed on all nodes, then on one of them.
+    let (code, text, _) = audit(&[of_node(&without("gpus"), "n1"), of_node(&without("gpus"), "n2")]);
+    assert_eq!(code, Some(2), "{text}");
+    let (code, text, json) = audit(&[of_node(&good(), "n1"), of_node(&without("gpus"), "n2")]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("\nn2: nvidia-smi listed no GPU; its GPUs are not compared\n"), "{text}");
+    assert_eq!(json["without_gpus"], serde_json::json!(["n2"]));
 }
 
 #[test]

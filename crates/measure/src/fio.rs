@@ -51,12 +51,16 @@ pub(crate) const FORMAT: Format = Format {
 #[derive(Default)]
 struct Fio {
     json: JsonDocuments,
+    /// Of all documents: `--status-interval` and a loop print several.
+    repetitions: Repetitions,
     failed: bool,
 }
 
 impl Lines for Fio {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        if !self.json.line(line, b"{", out, document) && line.text.starts_with("fio: ") {
+        let Self { json, repetitions, .. } = self;
+        let is_document = json.line(line, b"{", out, |root, out| document(root, repetitions, out));
+        if !is_document && line.text.starts_with("fio: ") {
             let text = line.text;
             // Notes have the same prefix; only these words report a failure.
             if text.contains("error") || text.contains("failed") || text.contains("pid=") {
@@ -73,10 +77,10 @@ impl Lines for Fio {
     }
 }
 
-fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, repetitions: &mut Repetitions, out: &mut Out) -> LogEnd {
     let Some(version) = root.get_text("fio version") else { return LogEnd::Empty };
     out.version(version.strip_prefix("fio-").unwrap_or(&version));
-    let (mut ended, mut repetitions) = (LogEnd::Truncated, Repetitions::default());
+    let mut ended = LogEnd::Truncated;
     for job in root.get_items("jobs") {
         let name = job.get_text("jobname").unwrap_or_default();
         if let Some(error) = job.get("error").filter(|error| error.text().is_some_and(|text| text != "0")) {
@@ -118,4 +122,27 @@ fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
         }
     }
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_the_same_name_are_numbered_over_all_documents() {
+        let document = |bandwidths: [u64; 2]| {
+            let job = |bandwidth| {
+                format!("{{\"jobname\": \"a\", \"read\": {{\"io_bytes\": 1, \"bw_bytes\": {bandwidth}}}}}")
+            };
+            let jobs = bandwidths.map(job).join(",\n");
+            format!("{{\n\"fio version\": \"fio-3.36\",\n\"jobs\": [\n{jobs}\n]\n}}\n")
+        };
+        let log = document([5, 6]) + &document([7, 8]);
+        let reading = crate::read_as(&FORMAT, log.as_bytes()).unwrap();
+        let repetitions: Vec<_> =
+            reading.metrics.iter().map(|metric| metric.labels.get("repetition").cloned()).collect();
+        let [second, third, fourth] = ["2", "3", "4"].map(|number| Some(number.to_owned()));
+        assert_eq!(repetitions, [None, second, third, fourth]);
+        assert_eq!(reading.ended, LogEnd::Complete);
+    }
 }

@@ -45,7 +45,8 @@ const PAIR: Known = Known::new(
     "printed",
     Better::None,
     Scope::Node,
-    "A number of a line `key=value`; the unit follows from the suffix of the key, such as `_us`, otherwise `unknown`",
+    "A number of a line `key=value`; the unit follows from the suffix of the key, such as `_us`, otherwise `unknown`. Label `repetition` from \
+     the second run of the program on: the first key of the log after an end mark",
 );
 
 pub(crate) const BMF: Format = Format {
@@ -328,6 +329,12 @@ fn unit(key: &str) -> &'static str {
 struct KeyValue {
     values: u64,
     ended: bool,
+    /// The first key with a value. A program that runs again begins with it, unlike the next section of one program.
+    first: Option<String>,
+    /// Number of the program's run, from the second one on.
+    repetition: Option<u64>,
+    /// An end mark followed the first key of the run.
+    marked: bool,
 }
 
 impl Lines for KeyValue {
@@ -340,13 +347,21 @@ impl Lines for KeyValue {
             return;
         }
         self.values += 1;
+        let first = self.first.get_or_insert_with(|| short(key).to_owned());
+        if self.marked && *first == *short(key) {
+            self.marked = false;
+            self.repetition = Some(self.repetition.map_or(2, |number| number.saturating_add(1)));
+        }
         if out.omit() {
             return;
         }
-        let put = out.put_made_with_unit(&PAIR, key, |key| {
+        let mut put = out.put_made_with_unit(&PAIR, key, |key| {
             let key = plain(key);
             (PAIR.name.replace("<key>", &key), unit(&key))
         });
+        if let Some(repetition) = self.repetition {
+            put = put.label("repetition", &repetition.to_string());
+        }
         match number {
             Some(number) => put.value(number, line.number),
             None => put.unmeasurable(value, line.number),
@@ -371,6 +386,7 @@ impl KeyValue {
         };
         if check.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'_')) {
             self.ended = self.values > 0;
+            self.marked = self.ended;
             let code = match result {
                 b"FAIL" => "CHECK_FAILED",
                 b"SKIP" => "CHECK_SKIPPED",

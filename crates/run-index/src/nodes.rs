@@ -297,7 +297,10 @@ fn may_change_nodes(line: &RunSummary) -> bool {
     line.changes_nodes.unwrap_or(line.verdict != Some(Verdict::Pass))
 }
 
-/// The passed runs, oldest first, after which a node may be back in service that is out of it by the runs that were read.
+/// Maximum number of older runs that are read because they may change the state of a node: each costs the reads of a ledger and a verdict.
+const MOST_MARKED: usize = 2_000;
+
+/// Passed runs, oldest first, that may have returned a node which the read runs leave out of service.
 fn passes_after_faults<'a>(
     nodes: &[NodeHistory],
     unread: &[&'a Arc<RunSummary>],
@@ -315,8 +318,9 @@ fn passes_after_faults<'a>(
 }
 
 impl RunIndex {
-    /// The nodes of all existing clusters, or of one, by the last `limit` judged runs and by all older runs that suspect, drain or re-test
-    /// nodes. For a node that is out of service since an older run, at most `limit` further runs are read, which may have returned it.
+    /// The nodes of all existing clusters, or of one, by the last `limit` judged runs and by the last 2,000 older runs that suspect, drain
+    /// or re-test nodes. For a node that is out of service since an older run, the `limit` passed runs after it are read, which may have
+    /// returned it; a later return is not seen.
     ///
     /// # Errors
     /// Returns an error if a ledger or a verdict cannot be read.
@@ -326,13 +330,15 @@ impl RunIndex {
             |line: &&Arc<RunSummary>| cluster.is_none_or(|name| line.cluster.as_deref() == Some(name));
         let judged: Vec<_> = all.iter().filter(|line| line.verdict.is_some()).filter(is_of_cluster).collect();
         let (newest, older) = judged.split_at(limit.min(judged.len()));
-        let (marked, unmarked): (Vec<_>, Vec<_>) = older.iter().partition(|line| may_change_nodes(line));
+        let (mut marked, unmarked): (Vec<_>, Vec<_>) = older.iter().partition(|line| may_change_nodes(line));
+        let unread = marked.len().saturating_sub(MOST_MARKED);
+        marked.truncate(MOST_MARKED);
         let open = all.iter().filter(|line| line.verdict.is_none() && line.closed_at.is_none());
         let mut runs = self.read_nodes(newest.iter().copied().chain(marked).chain(open), cluster).await?;
         let mut nodes = histories(runs.iter().map(|run| &**run));
         let mut returns = passes_after_faults(&nodes, &unmarked);
         returns.truncate(limit);
-        let older_runs = unmarked.len().saturating_sub(returns.len()) as u64;
+        let older_runs = (unread + unmarked.len().saturating_sub(returns.len())) as u64;
         if !returns.is_empty() {
             runs.extend(self.read_nodes(returns.into_iter(), cluster).await?);
             runs.sort_by_key(|run| run.at);

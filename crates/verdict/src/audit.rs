@@ -22,9 +22,12 @@ pub struct Audit {
     pub settings: Vec<Setting>,
     /// Parts of the evidence that are missing, with node and reason.
     pub missing: Vec<String>,
-    /// Nodes without the versions and settings of any GPU, or without those of the node. They are not compared.
+    /// Nodes on which nvidia-smi listed no GPU. Their own versions and settings are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_compared: Vec<String>,
+    pub without_gpus: Vec<String>,
+    /// Nodes without versions and settings, as in logs of versions of Burnin that did not record them. Their GPUs are compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_settings: Vec<String>,
     /// Versions below a minimum.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub below_minimum: Vec<BelowMinimum>,
@@ -119,7 +122,11 @@ impl Audit {
         for node in evidence {
             nodes.entry(&node.node).or_insert(node);
         }
-        let of_nodes = nodes.values().map(|node| (node.node.clone(), &node.settings)).collect();
+        let with_settings = nodes.values().filter(|node| !node.settings.is_empty());
+        let of_nodes = with_settings.map(|node| (node.node.clone(), &node.settings)).collect();
+        let named = |lacks: fn(&NodeEvidence) -> bool| -> Vec<String> {
+            nodes.values().filter(|node| lacks(node)).map(|node| node.node.clone()).collect()
+        };
         let gpus = nodes.values().flat_map(|node| node.gpus.iter().map(move |gpu| (node, gpu)));
         let of_gpus: Vec<_> = gpus
             .map(|(node, gpu)| {
@@ -135,11 +142,8 @@ impl Audit {
             gpus,
             settings: Vec::new(),
             missing: Vec::new(),
-            not_compared: nodes
-                .values()
-                .filter(|node| node.gpus.is_empty() || node.settings.is_empty())
-                .map(|node| node.node.clone())
-                .collect(),
+            without_gpus: named(|node| node.gpus.is_empty()),
+            without_settings: named(|node| node.settings.is_empty()),
             below_minimum: Vec::new(),
             unreadable_versions: Vec::new(),
             recommendations: recommendations(nodes.values().copied()),
@@ -166,6 +170,21 @@ impl Audit {
             audit.missing.extend(parts.map(|part| format!("{}: {part}", node.node)));
         }
         audit
+    }
+
+    /// Whether a node has GPUs: listed by nvidia-smi, or the driver is loaded.
+    #[must_use]
+    pub fn has_gpus(&self) -> bool {
+        self.gpus > 0 || self.settings.iter().any(|setting| setting.name == "nvidia")
+    }
+
+    /// Whether a part of the nodes is not compared: nothing is comparable, a node has no settings, or not all nodes of a cluster with GPUs
+    /// list them. A cluster without GPUs is compared completely.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        (self.nodes < 2 && self.gpus < 2)
+            || !self.without_settings.is_empty()
+            || (self.has_gpus() && !self.without_gpus.is_empty())
     }
 
     /// Whether any setting differs between nodes or GPUs.
@@ -317,14 +336,12 @@ mod tests {
         nodes[3].settings.clear();
         let audit = Audit::of(&nodes, &[]);
         assert_eq!((audit.nodes, audit.gpus), (4, 8));
+        assert_eq!(audit.without_settings, ["n3"]);
         let kernel = &audit.settings[0];
         let values: Vec<_> =
             kernel.values.iter().map(|it| (it.value.as_deref(), it.subjects.join(","))).collect();
         assert_eq!(kernel.name, "kernel");
-        assert_eq!(values[0], (Some("6.8"), "n0,n1".to_owned()));
-        assert!(
-            values.contains(&(Some("6.5"), "n2".to_owned())) && values.contains(&(None, "n3".to_owned()))
-        );
+        assert_eq!(values, [(Some("6.8"), "n0,n1".to_owned()), (Some("6.5"), "n2".to_owned())]);
         let vbios = &audit.settings[1];
         assert_eq!(
             (vbios.name.as_str(), vbios.values[1].subjects.as_slice()),
@@ -427,6 +444,26 @@ mod tests {
         let missing = Audit::of(&nodes, &[]).missing;
         assert_eq!(missing.len(), 1);
         assert!(missing[0].starts_with("n0: access control services"), "{missing:?}");
+    }
+
+    #[test]
+    fn only_nodes_without_a_part_that_others_have_make_an_audit_incomplete() {
+        let all: Vec<_> = (0..2).map(|at| node(&format!("n{at}"), "6.8", ["96", "96"])).collect();
+        let mut some = all.clone();
+        some[1].gpus.clear();
+        let mut none = some.clone();
+        none[0].gpus.clear();
+        let mut old = all.clone();
+        old.iter_mut().for_each(|node| node.settings.clear());
+        let audits = [&all, &some, &none, &old].map(|nodes| Audit::of(nodes, &[]));
+        assert_eq!(audits.each_ref().map(Audit::is_incomplete), [false, true, false, true]);
+        assert_eq!(audits[1].without_gpus, ["n1"]);
+        assert_eq!(audits[3].without_settings, ["n0", "n1"]);
+        assert!(audits.iter().all(|audit| !audit.differs()));
+        assert!(Audit::of(&none[..1], &[]).is_incomplete(), "nothing to compare with");
+        set(&mut none[0], "nvidia", "580.178.04");
+        set(&mut none[1], "nvidia", "580.178.04");
+        assert!(Audit::of(&none, &[]).is_incomplete(), "the driver is loaded, and nvidia-smi lists no GPU");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
-    Cluster, Criteria, Reason, Verdict, count,
+    Cluster, Criteria, Node, Reason, Verdict, count,
     measurement::{self, Half, LogEnd, Placement, Row, Table},
 };
 
@@ -281,11 +281,11 @@ fn values(
         let text = format!(
             "wrong data in {count} measurements, the first at {size} with {elements} wrong elements; sizes: {}{more}; {}",
             sizes.join(", "),
-            on_nodes(&nodes(table, evidence))
+            on_nodes(table, evidence)
         );
         add(Verdict::Fail, "WRONG_DATA", text);
     } else if table.out_of_bounds.is_some_and(|bounds| !bounds.ok || bounds.count > 0) {
-        let nodes = on_nodes(&nodes(table, evidence));
+        let nodes = on_nodes(table, evidence);
         add(Verdict::Fail, "WRONG_DATA", format!("the benchmark reports values out of bounds; {nodes}"));
     }
     let is_requested = evidence.workload.is_none_or(|workload| workload.check);
@@ -296,40 +296,44 @@ fn values(
     }
 }
 
-/// The nodes of the table's ranks: as the table prints them, with the names of the scheduler, otherwise those of the cluster.
+/// The nodes of the table's ranks: as the table prints them, with the names of the scheduler. If it prints fewer than the cluster has,
+/// its header may be cut: then those of the cluster.
 fn nodes(table: &Table, evidence: &RunEvidence<'_>) -> Vec<String> {
     let known = |host: &String| match evidence.clues.nodes_of_hosts.get(host) {
         Some(nodes) => nodes.iter().cloned().collect(),
         None => vec![host.clone()],
     };
     let printed: BTreeSet<String> = table.devices.iter().flat_map(|device| known(&device.host)).collect();
-    if !printed.is_empty() {
-        return printed.into_iter().collect();
-    }
-    evidence.cluster.map_or_else(Vec::new, |it| it.nodes.iter().map(|node| node.name.clone()).collect())
+    let of_cluster = evidence.cluster.filter(|cluster| printed.len() < cluster.nodes.len());
+    let of_cluster = of_cluster.map_or_else(Vec::new, |cluster| {
+        let names = cluster.nodes.iter().map(|node| &node.name);
+        names.filter(|name| !Node::is_placeholder(name)).cloned().collect()
+    });
+    if of_cluster.is_empty() { printed.into_iter().collect() } else { of_cluster }
 }
 
 /// The node with wrong data, or the nodes to which the log narrows it: nccl-tests print the sum over all ranks.
-fn on_nodes(nodes: &[String]) -> String {
-    match nodes {
+fn on_nodes(table: &Table, evidence: &RunEvidence<'_>) -> String {
+    let all = evidence.cluster.map_or(0, |cluster| cluster.nodes.len());
+    match &*nodes(table, evidence) {
         [] => "the log does not name the nodes".to_owned(),
+        [node] if all > 1 => format!("the log names only {node} of {all} nodes"),
         [node] => format!("on {node}"),
         nodes => {
             let more = nodes.len().saturating_sub(NAMED_NODES);
             let named = nodes[..nodes.len() - more].join(", ");
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!(
-                "on at least one of {named}{more}: the benchmark prints the sum over all ranks, and `locate: {{}}` searches for the node"
-            )
+            format!("on one or more of {named}{more} (`locate: {{}}` finds out which)")
         }
     }
 }
 
-/// The only node of a table with wrong data.
+/// The only node of a table with wrong data: no other one is printed, or in the cluster.
 pub fn node_with_wrong_data(evidence: &RunEvidence<'_>, reasons: &[Reason]) -> Option<String> {
     let [table] = evidence.reading.tables.as_slice() else { return None };
     let mut nodes = nodes(table, evidence);
-    (nodes.len() == 1 && reasons.iter().any(|reason| reason.code == "WRONG_DATA")).then(|| nodes.remove(0))
+    let is_only = nodes.len() == 1 && evidence.cluster.is_none_or(|cluster| cluster.nodes.len() <= 1);
+    (is_only && reasons.iter().any(|reason| reason.code == "WRONG_DATA")).then(|| nodes.remove(0))
 }
 
 /// Whether a measurement that nccl-tests can check was not checked.

@@ -52,7 +52,7 @@ impl Handler for Conductor {
 /// Path of the facts of agents.
 pub const AGENT_FACTS: &str = "/agent-facts";
 
-/// Passes the facts that agents publish. Any other event on their topic is parked: an agent that publishes a verdict was taken over.
+/// Passes the facts that agents publish. Any other event on their topic is parked: an agent that publishes a verdict is compromised.
 pub struct AgentFacts(pub Arc<dyn Handler>);
 
 #[async_trait::async_trait]

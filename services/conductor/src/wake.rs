@@ -454,6 +454,11 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
     }
     if verdict == Some(Verdict::Pass) && state.workflow.cluster.as_ref().is_some_and(is_existing) {
         let retested: BTreeSet<_> = retested.map(String::as_str).collect();
+        // The stage that returns nodes may have failed after the re-test passed.
+        let handled: BTreeSet<_> = state.retested().iter().map(|it| it.node.as_str()).collect();
+        let kept = retested.iter().filter(|node| !handled.contains(**node));
+        results
+            .extend(kept.map(|node| result(node, NodeResultKind::RetestPassed, "not returned".to_owned())));
         let passed = names.iter().filter(|node| !suspects.contains(**node) && !retested.contains(**node));
         let passed_checks = format!("passed: {}", checks_with(state, Verdict::Pass));
         results.extend(passed.map(|node| result(node, NodeResultKind::Passed, passed_checks.clone())));

@@ -279,7 +279,7 @@ impl Catalogue {
     }
 }
 
-/// Whether the steps can install an agent, as the declared substitution `_AGENT` states, and are not told to.
+/// Whether the steps declare the substitution `_AGENT`, and the workflow leaves it empty.
 fn lacks_agent(system: &System) -> bool {
     /// The part of the settings that deploys.
     #[derive(Deserialize)]

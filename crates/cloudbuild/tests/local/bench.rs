@@ -277,6 +277,7 @@ fn wrong_data_is_counted_and_fails_the_benchmark() {
 
 #[test]
 fn a_failed_rank_ends_the_others() {
+    built();
     let started = Instant::now();
     let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4", &[("BURNIN_FAULT", "exit:1:9")]);
     assert_eq!(code, 9, "the code of the failed rank: {text}");

@@ -234,6 +234,49 @@ mod tests {
         assert_eq!(lines[5], "[ 201.0] NVRM: Xid (PCI:0000:9b:00): 31, 201");
     }
 
+    /// The lines of a storm of faults pass several processes within the time limit of a source.
+    #[test]
+    fn a_large_kernel_log_takes_a_small_part_of_the_time_limit() {
+        let long = "for i in {1..1000}; do printf '[ %d.0] NVRM: Xid (PCI:0000:9b:00): 31, pid=%d %0350d\\n' $i $i 0; done";
+        let folder = tempfile::tempdir().unwrap();
+        let lines = Command::new("bash").args(["-c", long]).output().unwrap().stdout;
+        assert!(lines.len() >= 390_000, "{}", lines.len());
+        let log = folder.path().join("log");
+        let plain = "[ 5.0] usb 1-1: new high-speed device number 7 using xhci_hcd, with more text in this line of the kernel log\n";
+        for (name, text) in [("faults", lines), ("plain", plain.repeat(130_000).into_bytes())] {
+            std::fs::write(&log, &text).unwrap();
+            let (_tools, path) =
+                tools(&[("dmesg", &format!("cat {}", log.display())), ("nvidia-smi", "exit 1")]);
+            // A busy host delays processes and never accelerates them, so one of three measurements suffices.
+            let attempt = || {
+                let begun = Instant::now();
+                let output = run(&["true"], &[("PATH", &path)]);
+                (begun.elapsed(), String::from_utf8(output.stdout).unwrap())
+            };
+            let attempts: Vec<_> = (0..3).map(|_| attempt()).collect();
+            let shown: Vec<_> = attempts.iter().map(|(elapsed, text)| (*elapsed, text.len())).collect();
+            let expected = if name == "faults" { "faults 1000 of 1000\n" } else { "lines 130000\n" };
+            let is_quick = |(elapsed, text): &(Duration, String)| {
+                // Two probes.
+                *elapsed < 2 * Duration::from_millis(1500)
+                    && text.matches(&format!(" kernel {expected}")).count() == 2
+            };
+            assert!(attempts.iter().any(is_quick), "{name}: {shown:?}");
+        }
+    }
+
+    /// A program that prints nothing, as one that was ended at its timeout.
+    #[test]
+    fn a_setting_without_a_value_is_unreadable() {
+        let host = host();
+        script(&host.path().join("bin"), "nvidia-ctk", "exit 124");
+        std::fs::write(host.path().join("sys/class/infiniband/mlx5_0/fw_ver"), b"").unwrap();
+        let lines = settings(host.path());
+        for expected in ["container_toolkit=unreadable", "infiniband/mlx5_0/fw_ver=unreadable"] {
+            assert!(lines.iter().any(|line| line == expected), "{expected}: {lines:?}");
+        }
+    }
+
     #[test]
     fn the_header_of_a_journal_has_no_time() {
         let journal = "echo '-- Logs begin at Mon 2026-11-23. --'\n\

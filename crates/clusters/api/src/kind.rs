@@ -89,7 +89,7 @@ pub struct SettingsForm {
     /// Settings that build steps may also receive.
     pub substitutions: fn(&Value) -> Vec<Substitution>,
     /// Settings for a re-test of drained nodes (first list) with good partners (second list): [`Settings::for_retest`].
-    pub for_retest: fn(&Value, &[String], &[String]) -> Option<Value>,
+    pub for_retest: fn(&Value, &[String], &[String]) -> Result<Value, String>,
 }
 
 impl SettingsForm {
@@ -115,7 +115,8 @@ impl SettingsForm {
                 S::deserialize(settings).map(|settings| settings.substitutions()).unwrap_or_default()
             },
             for_retest: |settings, nodes, partners| {
-                S::deserialize(settings).ok()?.for_retest(nodes, partners).map(|settings| to_value(&settings))
+                let settings = S::deserialize(settings).map_err(|error| error.to_string())?;
+                settings.for_retest(nodes, partners).map(|settings| to_value(&settings))
             },
         }
     }

@@ -42,25 +42,33 @@ run_pair() {
   return "$status"
 }
 # Starts the process of each node that collects evidence, and waits until the evidence before the job is complete, 10 s at most. All of
-# them read from one pipe, which has no data: they take the evidence after the job when it is closed.
+# them read from one pipe, which has no data: they take the evidence after the job when it is closed. Each has its own process group
+# (`set -m`), so that a hanging one can be ended with its descendants, and is disowned, so that this shell does not report its end.
 begin_evidence() {
   local node try left
   mkfifo -- "$pairs/evidence.stdin" || return 73
   for node in "${!nodes[@]}"; do
+    set -m
     BURNIN_PAIR_INDEX=evidence BURNIN_PEER= run_end "$node" <"$pairs/evidence.stdin" >"$pairs/evidence-$node" 2>&1 &
+    set +m
     collectors[$node]=$!
+    disown "$!"
   done
   exec {input}>"$pairs/evidence.stdin"
   for try in {1..100}; do
     left=0
     for node in "${!nodes[@]}"; do
-      grep -qs ' before end complete$' "$pairs/evidence-$node" || ! kill -0 "${collectors[$node]}" 2>/dev/null || left=1
+      is_ready "$node" || ! kill -0 "${collectors[$node]}" 2>/dev/null || left=1
     done
     ((left)) || break
     sleep 0.1
   done
+  for node in "${!nodes[@]}"; do is_ready "$node" || late[$node]=1; done
 }
-# Ends these processes and prints their evidence. A process that does not end within 10 s leaves incomplete evidence.
+# Whether the evidence of a node before the job is complete.
+is_ready() { grep -qs ' before end complete$' "$pairs/evidence-$1"; }
+# Ends these processes and prints their evidence. A process that does not end within 10 s leaves incomplete evidence. Evidence before the
+# job that was not complete when the pairs began is not printed, because it may show the node under load; a line states this.
 end_evidence() {
   local node try left
   for try in {1..100}; do
@@ -70,15 +78,20 @@ end_evidence() {
     sleep 0.1
   done
   for node in "${!nodes[@]}"; do
-    kill -KILL "${collectors[$node]}" 2>/dev/null
-    sed -n '/^burnin evidence: /p' "$pairs/evidence-$node"
+    kill -KILL -- "-${collectors[$node]}" 2>/dev/null
+    if [[ -n ${late[$node]-} ]]; then
+      printf 'burnin evidence: %s before late %s\n' "${nodes[node]}" 'it was not complete when the pairs began'
+      sed -n -e '/^burnin evidence: [^ ]* before /d' -e '/^burnin evidence: /p' "$pairs/evidence-$node"
+    else
+      sed -n '/^burnin evidence: /p' "$pairs/evidence-$node"
+    fi
     rm -f -- "$pairs/evidence-$node"
   done
   rm -f -- "$pairs/evidence.stdin"
 }
 run_pairs() {
   local most=$1 takes_evidence=${2:-0} input circle=("${!nodes[@]}") last half round at first second status worst=0
-  local -A processes collectors
+  local -A processes collectors late
   ((takes_evidence == 0)) || begin_evidence || takes_evidence=0
   [[ -n ${input:-} ]] || exec {input}>/dev/null
   ((${#nodes[@]} % 2 == 0)) || circle+=(none)
@@ -238,17 +251,20 @@ mod tests {
         assert_eq!(status, Some(0));
     }
 
-    /// Each node's evidence is collected once, by a process that exists during all pairs.
-    #[test]
-    fn evidence_of_each_node_is_taken_before_the_first_and_after_the_last_pair() {
-        let nodes = ["n0", "n1", "n2"].map(str::to_owned);
-        let end = format!("{END}{}exec \"$@\"\n", crate::evidence::while_input_is_open());
-        let script = on_one_machine(&nodes, 0, true, &end);
+    /// Runs `script`, whose program appends a line `pair` to the file `steps` and in which a stand-in for `dmesg` appends a line
+    /// `evidence`. Returns the output and these lines.
+    fn steps(script: &str) -> (String, Vec<String>) {
+        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        let times = folder.path().join("times");
-        let program = format!("date +%s.%N >>{}", times.display());
+        let file = folder.path().join("steps");
+        let dmesg = folder.path().join("dmesg");
+        fs::write(&dmesg, format!("#!/bin/bash\necho evidence >>{}\necho '[ 1.0] booted'\n", file.display()))
+            .unwrap();
+        fs::set_permissions(&dmesg, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = format!("echo pair >>{}", file.display());
         let output = Command::new("timeout")
-            .args(["60", "bash", "-c", &script, "burnin", "bash", "-c", &program])
+            .env("PATH", format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap()))
+            .args(["60", "bash", "-c", script, "burnin", "bash", "-c", &program])
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -257,6 +273,22 @@ mod tests {
             (Some(0), "".into()),
             "{text}"
         );
+        let lines = fs::read_to_string(&file).unwrap().lines().map(str::to_owned).collect();
+        (text, lines)
+    }
+
+    /// Shell text of one end, which can collect evidence.
+    fn end() -> String {
+        format!("{END}{}exec \"$@\"\n", crate::evidence::while_input_is_open())
+    }
+
+    /// Each node's evidence is collected once, by a process that exists during all pairs.
+    #[test]
+    fn evidence_of_each_node_is_taken_before_the_first_and_after_the_last_pair() {
+        let nodes = ["n0", "n1", "n2"].map(str::to_owned);
+        let (text, steps) = steps(&on_one_machine(&nodes, 0, true, &end()));
+        // Three nodes, and both ends of three pairs.
+        assert_eq!(steps, [vec!["evidence"; 3], vec!["pair"; 6], vec!["evidence"; 3]].concat());
         for node in &nodes {
             for moment in ["before", "after"] {
                 let end = format!("\nburnin evidence: {node} {moment} end complete\n");
@@ -270,10 +302,69 @@ mod tests {
 
     #[test]
     fn without_evidence_no_process_collects_it() {
-        let end = format!("{END}exec \"$@\"\n");
-        let script = on_one_machine(&["n0", "n1"].map(str::to_owned), 0, false, &end);
-        let output = Command::new("bash").args(["-c", &script, "burnin", "true"]).output().unwrap();
-        assert!(!String::from_utf8(output.stdout).unwrap().contains("burnin evidence"));
+        let (text, steps) = steps(&on_one_machine(&["n0", "n1"].map(str::to_owned), 0, false, &end()));
+        assert_eq!(steps, ["pair", "pair"]);
+        assert!(!text.contains("burnin evidence"), "{text}");
+    }
+
+    /// Output of a pair of nodes whose evidence is collected by the shell text `collector`, with timeouts of 3 s instead of 10 s.
+    fn collected(collector: &str) -> String {
+        let end =
+            format!("if [[ $BURNIN_PAIR_INDEX == evidence ]]; then\n{collector}\nfi\n{END}exec \"$@\"\n");
+        let script = on_one_machine(&["n0", "n1"].map(str::to_owned), 0, true, &end);
+        assert_eq!(script.matches("{1..100}").count(), 2);
+        let script = script.replace("{1..100}", "{1..30}");
+        let output =
+            Command::new("timeout").args(["60", "bash", "-c", &script, "burnin", "true"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            (output.status.code(), String::from_utf8_lossy(&output.stderr)),
+            (Some(0), "".into()),
+            "{text}"
+        );
+        text
+    }
+
+    /// The collector of the node `n1` takes the evidence before the job while the pair runs.
+    #[test]
+    fn evidence_before_the_job_that_is_late_is_stated_and_not_printed() {
+        let text = collected(
+            "say() { printf 'burnin evidence: %s %s\\n' \"$BURNIN_NODE_NAME\" \"$1\"; }\n\
+             [[ $BURNIN_NODE_NAME == n0 ]] || { cat; say 'before kernel lines 7'; }\n\
+             say 'before end complete'; cat; say 'after end complete'; exit",
+        );
+        let lines: Vec<_> = text.lines().filter(|line| line.starts_with("burnin evidence: ")).collect();
+        let expected = [
+            "burnin evidence: n0 before end complete",
+            "burnin evidence: n0 after end complete",
+            "burnin evidence: n1 before late it was not complete when the pairs began",
+            "burnin evidence: n1 after end complete",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_hanging_process_that_collects_evidence_is_ended_with_its_descendants() {
+        let folder = tempfile::tempdir().unwrap();
+        let hangs = folder.path().join("hangs");
+        fs::write(&hangs, "trap '' TERM\nsleep 300\nsleep 300\n").unwrap();
+        let text = collected(&format!(
+            "printf 'burnin evidence: %s before end complete\\n' \"$BURNIN_NODE_NAME\"\nbash {} & wait",
+            hangs.display()
+        ));
+        assert_eq!(text.matches(" before end complete\n").count(), 2, "{text}");
+        let left = || {
+            let found = Command::new("pgrep").args(["-f", &folder.path().display().to_string()]).output();
+            String::from_utf8(found.unwrap().stdout).unwrap()
+        };
+        // A killed process exists for a moment.
+        for _ in 0..50 {
+            if left().is_empty() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(left(), "");
     }
 
     #[test]

@@ -42,10 +42,12 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         Vec::new()
     }
 
-    /// The settings of a re-test: jobs run exactly on `nodes`, which may be drained, and on `partners`. `None` if jobs of this kind
-    /// cannot be sent to named nodes.
-    fn for_retest(&self, _nodes: &[String], _partners: &[String]) -> Option<Self> {
-        None
+    /// The settings of a re-test: jobs run exactly on `nodes`, which may be drained, and on `partners`.
+    ///
+    /// # Errors
+    /// Returns a message if jobs of this kind, or with these settings, cannot be sent to named nodes.
+    fn for_retest(&self, _nodes: &[String], _partners: &[String]) -> Result<Self, String> {
+        Err(format!("jobs on clusters of kind {} cannot be sent to named nodes", Self::KIND))
     }
 
     /// Fills in the fields that are computed from other fields.

@@ -197,9 +197,9 @@ impl Settings for Hosts {
         rules::problems(self)
     }
 
-    fn for_retest(&self, nodes: &[String], partners: &[String]) -> Option<Self> {
+    fn for_retest(&self, nodes: &[String], partners: &[String]) -> Result<Self, String> {
         let names: Vec<_> = nodes.iter().chain(partners).map(String::as_str).collect();
-        Some(self.part(&names))
+        Ok(self.part(&names))
     }
 
     /// `None` if hosts have different numbers of ranks.

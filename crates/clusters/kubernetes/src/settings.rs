@@ -227,15 +227,15 @@ impl Settings for Kubernetes {
     }
 
     /// Without Kueue's queue: its topologies have no cordoned nodes, so that the job would wait forever.
-    fn for_retest(&self, nodes: &[String], partners: &[String]) -> Option<Self> {
+    fn for_retest(&self, nodes: &[String], partners: &[String]) -> Result<Self, String> {
         let partners = partners.iter().take(rules::MAX_NAMED.saturating_sub(nodes.len()));
         let only_nodes: Vec<_> = nodes.iter().chain(partners).cloned().collect();
         let mut tolerate = self.tolerate.clone();
         if !tolerate.iter().any(|key| key == UNSCHEDULABLE) {
             tolerate.push(UNSCHEDULABLE.to_owned());
         }
-        Some(Self {
-            nodes: u32::try_from(only_nodes.len()).ok()?,
+        Ok(Self {
+            nodes: u32::try_from(only_nodes.len()).map_err(|error| error.to_string())?,
             only_nodes,
             tolerate,
             queue: None,

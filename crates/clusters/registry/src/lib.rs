@@ -38,14 +38,11 @@ pub fn layout(system: &System) -> Option<ClusterLayout> {
 /// A cluster for a re-test of `nodes`, with `partners`.
 ///
 /// # Errors
-/// Returns a message if jobs of this kind cannot be sent to these nodes.
+/// Returns a message if jobs of this kind, or with these settings, cannot be sent to these nodes.
 pub fn for_retest(system: &System, nodes: &[String], partners: &[String]) -> Result<System, String> {
-    let selected = kind(system.kind()).and_then(|kind| {
-        let form = kind.form();
-        Some((form, (form.for_retest)(system.settings(), nodes, partners)?))
-    });
-    let (form, settings) = selected
-        .ok_or_else(|| format!("jobs on clusters of kind {} cannot be sent to named nodes", system.kind()))?;
+    let kind = kind(system.kind()).ok_or_else(|| format!("{}: unknown kind of cluster", system.kind()))?;
+    let form = kind.form();
+    let settings = (form.for_retest)(system.settings(), nodes, partners)?;
     match (form.complete)(&settings) {
         Ok(settings) => Ok(System::new(form.kind, settings)),
         Err(problems) => {
@@ -94,5 +91,22 @@ mod tests {
             assert!(problems[0].1.contains("unknown"), "{}: {problems:?}", form.kind);
         }
         assert!(kind("none").is_none());
+    }
+
+    #[test]
+    fn settings_without_named_nodes_or_with_a_partition_that_yields_are_refused_for_a_re_test() {
+        let retest = |kind: &str, settings: Value| {
+            let (node, partner) = (["n3".to_owned()], ["n1".to_owned()]);
+            for_retest(&System::new(kind, settings), &node, &partner)
+        };
+        let logs = (cluster_logs::LogsKind.form().defaults)();
+        let problem = retest("logs", logs).unwrap_err();
+        assert_eq!(problem, "jobs on clusters of kind logs cannot be sent to named nodes");
+        let slurm =
+            |yields: bool| json!({"nodes": 2, "shared_folder": "/s", "partition": "idle", "yields": yields});
+        let problem = retest("slurm", slurm(true)).unwrap_err();
+        assert!(problem.contains("`idle`") && problem.contains("--workflow"), "{problem}");
+        let kept = retest("slurm", slurm(false)).unwrap();
+        assert_eq!(kept.settings()["partition"], "idle");
     }
 }

@@ -160,15 +160,20 @@ impl Settings for Slurm {
         found.into_problems()
     }
 
-    fn for_retest(&self, nodes: &[String], partners: &[String]) -> Option<Self> {
+    fn for_retest(&self, nodes: &[String], partners: &[String]) -> Result<Self, String> {
+        // Jobs in the partition or QOS of a run that yields would be preempted by users' jobs, also while the nodes are resumed. Slurm's
+        // default QOS applies then. Its default partition may not contain the nodes, unless the run used it.
+        if let Some(partition) = self.partition.as_deref().filter(|_| self.yields) {
+            return Err(format!(
+                "a re-test cannot use the partition `{partition}` of a run that yields, because users' jobs would preempt it; add \
+                 --workflow NAME with a workflow that does not yield and uses a partition with these nodes"
+            ));
+        }
         let names = [nodes, partners].concat();
-        let count = u32::try_from(names.len()).ok()?;
-        // A job can use only one reservation, and a re-test needs its own. Jobs in the partition or QOS of a run that yields would be
-        // preempted by users' jobs, also while the nodes are resumed.
-        let kept = |name: &Option<String>| name.clone().filter(|_| !self.yields);
-        Some(Self {
-            partition: kept(&self.partition),
-            qos: kept(&self.qos),
+        let count = u32::try_from(names.len()).map_err(|error| error.to_string())?;
+        // A job can use only one reservation, and a re-test needs its own.
+        Ok(Self {
+            qos: self.qos.clone().filter(|_| !self.yields),
             nodes: count,
             node_list: Some(names.join(",")),
             retest: nodes.to_vec(),
@@ -248,8 +253,11 @@ mod tests {
             qos: Some("preemptible".into()),
             ..minimal()
         };
-        let of_idle = idle.for_retest(&["n3".to_owned()], &["n1".to_owned()]).unwrap();
-        assert_eq!((of_idle.yields, of_idle.partition, of_idle.qos), (false, None, None));
+        let refused = idle.for_retest(&["n3".to_owned()], &["n1".to_owned()]).unwrap_err();
+        assert!(refused.contains("partition `idle`") && refused.contains("--workflow NAME"), "{refused}");
+        let by_qos = Slurm { partition: None, ..idle.clone() };
+        let by_qos = by_qos.for_retest(&["n3".to_owned()], &["n1".to_owned()]).unwrap();
+        assert_eq!((by_qos.yields, by_qos.partition, by_qos.qos), (false, None, None));
         let named =
             Slurm { yields: false, ..idle }.for_retest(&["n3".to_owned()], &["n1".to_owned()]).unwrap();
         assert_eq!(named.partition.as_deref(), Some("idle"), "an ordinary run's partition is kept");

@@ -97,7 +97,7 @@ impl<'a> KernelLog<'a> {
         match is_after.and_then(|(oldest, newest)| oldest.is_after(&newest)) {
             Some(false) => None,
             Some(true) => Some(format!(
-                "its ring buffer was overwritten: its oldest line is from {oldest}, and the newest line before the job is from {newest}"
+                "its ring buffer was overwritten: the oldest line ({oldest}) is newer than the newest line before the job ({newest})"
             )),
             None => Some(format!(
                 "its oldest line changed from {first} to {oldest}, and its lines have no times, so lines may be lost"

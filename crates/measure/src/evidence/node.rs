@@ -87,13 +87,18 @@ struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Reads all sources; `None` if the job ended before the last line. The reasons of sources without content go to `missing`.
+    /// Reads all sources; `None` if the job ended before the last line, or began before it. The reasons of sources without content go to
+    /// `missing`.
     fn read(
         sources: &'a Sources,
         moment: &str,
         devices: &BTreeSet<&str>,
         missing: &mut Vec<String>,
     ) -> Option<Self> {
+        if let Some(late) = sources.of("late").first() {
+            missing.push(format!("evidence {moment} the job: {}", late.text));
+            return None;
+        }
         if !sources.is_complete() {
             missing.push(format!("evidence {moment} the job, which ended without it"));
             return None;
@@ -150,6 +155,11 @@ const SETTINGS: [&str; 2] = ["settings", "nccl"];
 /// Value of a version or setting that could not be read.
 const UNREADABLE: &str = "unreadable";
 
+/// Earlier probes printed an empty value if a version could not be read.
+fn is_readable(value: &str) -> bool {
+    !value.is_empty() && value != UNREADABLE
+}
+
 /// Adds a finding for each version and setting whose value changed. Logs of older versions have none of them after the job.
 fn compare_settings(before: &Sources, after: &Sources, changes: &mut Changes) {
     for source in SETTINGS {
@@ -171,7 +181,7 @@ fn compare_settings(before: &Sources, after: &Sources, changes: &mut Changes) {
         for name in names {
             let [first, last] =
                 [&earlier, &later].map(|values| values.get(name).map_or("absent", String::as_str));
-            if first != last && first != UNREADABLE && last != UNREADABLE {
+            if first != last && is_readable(first) && is_readable(last) {
                 let text = format!("{name} was {first} before the job and is {last} after it");
                 let line = line_of(name);
                 changes.add("SETTING_CHANGED", Severity::Configuration, Subject::default(), &text, line);

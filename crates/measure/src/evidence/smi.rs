@@ -19,9 +19,9 @@ const COUNTERS: [(&str, &str, Severity); 2] = [
     ("ecc.errors.uncorrected.volatile.total", "ECC_UNCORRECTABLE", Hardware),
     ("remapped_rows.uncorrectable", "ROW_REMAPPED", Hardware),
 ];
-/// Counters of corrected errors: their rise is recorded and does not affect the verdict. The hardware corrected the data, and the driver
-/// reports a rate that needs a person itself, as Xid 92. A row is remapped because of correctable errors by design; only a pending or failed
-/// remap needs an action (NVIDIA GPU Memory Error Management: docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt).
+/// Counters of corrected errors: their rise is recorded and does not affect the verdict. The hardware corrected the data; for a rate that
+/// requires action the driver reports Xid 92. A row is remapped because of correctable errors by design; only a pending or failed remap
+/// needs an action (NVIDIA GPU Memory Error Management: docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt).
 const CORRECTED: [(&str, &str); 2] = [
     ("ecc.errors.corrected.volatile.total", "ECC_CORRECTED"),
     ("remapped_rows.correctable", "ROW_REMAPPED_CORRECTABLE"),

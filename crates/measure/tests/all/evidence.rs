@@ -87,8 +87,8 @@ fn a_real_node_whose_versions_and_settings_stay_has_no_finding() {
     let updated = after(&text, "nccl nccl=2.28.3", "nccl nccl=2.29.1");
     assert_eq!(findings(&updated), one("SETTING_CHANGED", Severity::Configuration, "node vm"));
     let wrapped = after(&text, "oldest [    0.000000]", "oldest [   10.000000]");
-    let text = "kernel log during the job: its ring buffer was overwritten: its oldest line is from [   10.000000], and the newest line before \
-                the job is from [    3.726312]";
+    let text = "kernel log during the job: its ring buffer was overwritten: the oldest line ([   10.000000]) is newer than the newest line \
+                before the job ([    3.726312])";
     assert_eq!(node(&wrapped).missing, [text]);
 }
 
@@ -176,8 +176,10 @@ fn versions_and_settings_that_change_during_the_job_are_findings() {
     assert_eq!(findings(&late), []);
     let nccl = with_line(&with_line(&load, "before", "nccl", "nccl=2.28.9"), "after", "nccl", "nccl=2.29.1");
     assert_eq!(findings(&nccl), one("SETTING_CHANGED", Severity::Configuration, "node vm"));
-    let unreadable = nccl.replace("nccl=2.29.1", "nccl=unreadable");
-    assert_eq!(findings(&unreadable), []);
+    for unreadable in ["nccl=unreadable", "nccl="] {
+        assert_eq!(findings(&nccl.replace("nccl=2.29.1", unreadable)), [], "{unreadable} after the job");
+        assert_eq!(findings(&nccl.replace("nccl=2.28.9", unreadable)), [], "{unreadable} before the job");
+    }
     let driver = after(&load, "580.159.04, 96.00", "580.178.04, 96.00");
     let both =
         [GPU_0, GPU_1].map(|gpu| ("SETTING_CHANGED".to_owned(), Severity::Configuration, gpu.to_owned()));
@@ -222,8 +224,8 @@ fn lost_lines_of_the_kernel_log_are_missing_evidence() {
     let moved = probed(&lines(100, 105), &lines(103, 110));
     assert_eq!((gaps(&moved), moved.findings.len()), (vec![], 5));
     let overwritten = probed(&lines(100, 105), &lines(107, 110));
-    let text = "kernel log during the job: its ring buffer was overwritten: its oldest line is from [ 107.0], and the newest line before \
-                the job is from [ 105.0]";
+    let text = "kernel log during the job: its ring buffer was overwritten: the oldest line ([ 107.0]) is newer than the newest line \
+                before the job ([ 105.0])";
     assert_eq!((gaps(&overwritten), overwritten.findings.len()), (vec![text.to_owned()], 4));
     // More faults than are printed: the printed ones reach back to lines from before the job, or not.
     let many = probed(&lines(100, 1300), &lines(100, 1310));
@@ -369,6 +371,10 @@ fn unreadable_sources_are_reported_as_missing() {
     assert_eq!(missing(&restricted), [expected]);
     let killed = load.split("burnin evidence: vm after").next().unwrap();
     assert_eq!(missing(killed), ["evidence after the job, which ended without it"]);
+    let begun: String =
+        load.lines().filter(|line| !line.contains(" before ")).map(|line| line.to_owned() + "\n").collect();
+    let late = format!("burnin evidence: vm before late it was not complete when the pairs began\n{begun}");
+    assert_eq!(missing(&late)[0], "evidence before the job: it was not complete when the pairs began");
     let rows = |line: &str| !(line.contains(" gpus 0,") || line.contains(" gpus 1,"));
     let none: String = load.lines().filter(|line| rows(line)).map(|line| line.to_owned() + "\n").collect();
     let none = with_line(&none, "before", "gpus", "nvidia-smi ended with status 9");

@@ -1,9 +1,6 @@
-//! Several values of one metric of one subject.
+//! Several values of one key in a log whose format has one value for each key.
 
-use model::{
-    Criteria, Verdict,
-    metric::{Better, Metric},
-};
+use model::{Criteria, Verdict, measurement::Reading, metric::Metric};
 
 use super::{
     FoundReasons,
@@ -12,44 +9,48 @@ use super::{
     measured::ByName,
 };
 
-/// Running totals, which a training log prints after each iteration.
-const TOTALS: [&str; 2] = ["training.nan_iterations", "training.skipped_iterations"];
+/// Whether the format of the log has one value for each key. In other formats each row is a measurement of its own, and each is judged:
+/// ranks without a prefix, and programs that run several times, print several values of one subject.
+pub(super) fn has_one_value_per_key(reading: &Reading) -> bool {
+    reading.format.as_deref() == Some("key-value")
+}
 
-/// Reports judged values that contradict another value with the same name, unit, labels and subject: nothing states which of them is
-/// the result. Values of a settled window belong to a series, and are judged together.
+/// Reports values of judged keys that contradict another value of the same key and subject: nothing states which of them is the result.
+/// A key is judged if a criterion selects it: without one it has no direction, so that no baseline has it.
 pub(super) fn judge(
+    reading: &Reading,
     by_name: &ByName<'_>,
     criteria: &Criteria,
-    is_compared: bool,
     found: &mut FoundReasons<'_>,
 ) {
+    if !has_one_value_per_key(reading) {
+        return;
+    }
     let mut contradictions = Vec::new();
-    for (name, metrics) in by_name.groups() {
-        let of_name = || criteria.metrics.iter().filter(|criterion| criterion.metric == name);
-        if metrics.len() < 2 || !is_compared && of_name().next().is_none() {
-            continue;
-        }
+    for (name, metrics) in by_name.groups().filter(|(_, metrics)| metrics.len() > 1) {
         let is_judged = |metric: &&&Metric| {
-            let own = || of_name().filter(|criterion| criterion.selects(name, &metric.labels));
-            let is_bounded = own().any(|criterion| criterion.bounds());
-            (is_bounded || is_compared && metric.better != Better::None)
-                && own().all(|criterion| criterion.settled.is_none())
+            let mut own = criteria
+                .metrics
+                .iter()
+                .filter(|criterion| criterion.selects(name, &metric.labels))
+                .peekable();
+            // Values of a settled window belong to a series, and are judged together.
+            own.peek().is_some() && own.all(|criterion| criterion.settled.is_none())
         };
         contradictions.extend(contradicting(metrics.iter().filter(is_judged).copied()));
     }
     if !contradictions.is_empty() {
         let text = format!(
-            "different values of one metric: {}; write one value for each subject, or distinguish them by a label",
+            "different values of one metric: {}; print each key once, or end each measurement with a line such as `CHECK_PASS`",
             listed(contradictions)
         );
         found.add(Verdict::Inconclusive, "AMBIGUOUS", text);
     }
 }
 
-/// The first contradiction of each value, in the order of their lines.
+/// The first contradiction of each key, in the order of their lines.
 pub(super) fn contradicting<'a>(metrics: impl Iterator<Item = &'a Metric>) -> Vec<String> {
-    let judged = metrics.filter(|metric| !TOTALS.contains(&&*metric.name));
-    let mut values: Vec<_> = judged.map(|metric| (BorrowedKey::of(metric), metric)).collect();
+    let mut values: Vec<_> = metrics.map(|metric| (BorrowedKey::of(metric), metric)).collect();
     // Stable, and linear for a fleet, whose subjects are almost in order.
     values.sort_by_key(|(key, _)| *key);
     let of_key = values.chunk_by(|a, b| a.0 == b.0).filter_map(|values| {

@@ -91,6 +91,18 @@ pub(super) fn judge<'a>(
             compare(value, Learned::of(&[learned], tiers), described(key));
         }
     }
+    // Neither of two values is the worse one if the learned value is exact: the others than the one in `measured` are compared too.
+    let exact = reading.metrics.iter().filter(|metric| metric.better == Better::Exact);
+    for metric in exact.filter(|metric| criteria.settled(metric).is_none() && !is_running_total(metric)) {
+        let is_compared = measured
+            .get(&BorrowedKey::of(metric))
+            .is_some_and(|(_, compared)| std::ptr::eq(*compared, metric));
+        let (Some(value), Some(learned), false) = (metric.value, index.learned(metric), is_compared) else {
+            continue;
+        };
+        let name = described(&learned.key);
+        compare(MeasuredValue { metric, value }, Learned::of(&[learned], None), name);
+    }
     let settled =
         criteria.metrics.iter().filter_map(|criterion| Some((criterion, criterion.settled.as_ref()?)));
     for (criterion, window) in settled {
@@ -199,6 +211,11 @@ fn unpaired(
         let text = format!("{} of {} have no past: {}", new.len(), count(of_known.len()), listed(new));
         found.add(weighs, "PAST_INCOMPLETE", text);
     }
+}
+
+/// Whether the metric is a total that a training log prints after each iteration: only the last value is the result.
+fn is_running_total(metric: &Metric) -> bool {
+    matches!(&*metric.name, "training.nan_iterations" | "training.skipped_iterations")
 }
 
 /// The second node of a pair of nodes. The other end of a pair of GPUs is no node.

@@ -1,6 +1,6 @@
 //! Identity of values in different runs.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use model::{
     measurement::Reading,
@@ -75,10 +75,31 @@ impl<'a> FleetName<'a> {
 
 pub(super) type SubjectValues<'a> = BTreeMap<BorrowedKey<'a>, (f64, &'a Metric)>;
 
-/// Judged values: evidence without a direction is not part of a baseline.
+/// Judged values: evidence without a direction is not part of a baseline. Of several values of one key it has the [worst](worse).
 pub(super) fn values(reading: &Reading) -> SubjectValues<'_> {
     let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
-    judged.filter_map(|metric| Some((BorrowedKey::of(metric), (metric.value?, metric)))).collect()
+    let mut values: Vec<(BorrowedKey<'_>, (f64, &Metric))> =
+        judged.filter_map(|metric| Some((BorrowedKey::of(metric), (metric.value?, metric)))).collect();
+    // Stable, and linear for a fleet, whose subjects are almost in order. The map keeps the last value of each key.
+    values.sort_by(|(key, (value, _)), (other_key, (other, _))| {
+        let worst_last = || match key.better {
+            Better::Higher => other.total_cmp(value),
+            Better::Lower => value.total_cmp(other),
+            Better::Exact | Better::None => Ordering::Equal,
+        };
+        key.cmp(other_key).then_with(worst_last)
+    });
+    values.into_iter().collect()
+}
+
+/// The worse of two values of one key; for values without a worse direction the later one. A comparison of one value of each key thus
+/// hides no bad value, and does not depend on the order in which several processes print.
+pub(super) const fn worse(better: Better, earlier: f64, later: f64) -> f64 {
+    match better {
+        Better::Higher => earlier.min(later),
+        Better::Lower => earlier.max(later),
+        Better::Exact | Better::None => later,
+    }
 }
 
 pub(super) fn described(key: &MetricKey) -> String {

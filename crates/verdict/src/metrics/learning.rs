@@ -14,7 +14,7 @@ use crate::{
 
 use super::{
     ambiguous, fleet,
-    keys::{BorrowedKey, FleetName, described, values},
+    keys::{BorrowedKey, FleetName, described, values, worse},
     place::owned,
     tiers::{healthy, tiers},
 };
@@ -29,7 +29,9 @@ pub(crate) fn unfit(reading: &Reading) -> Option<String> {
         return Some(format!("it has the finding {} on line {}", finding.code, finding.line));
     }
     let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
-    if let Some(contradiction) = ambiguous::contradicting(judged).first() {
+    if ambiguous::has_one_value_per_key(reading)
+        && let Some(contradiction) = ambiguous::contradicting(judged).first()
+    {
         return Some(format!("it has different values of one metric: {contradiction}"));
     }
     values(reading).is_empty().then(|| "it has no judged value".to_owned())
@@ -111,7 +113,7 @@ impl<'a> MetricHistory<'a> {
             if run.len() <= at {
                 run.resize(at + 1, f64::NAN);
             }
-            run[at] = value;
+            run[at] = worse(metric.better, run[at], value);
             self.resolutions[at] = self.resolutions[at].or(metric.resolution);
         }
         self.runs.push(run);

@@ -8,19 +8,22 @@ use crate::baseline::document::{Baseline, MetricBaseline, MetricFleet, MetricKey
 
 use super::{
     fleet,
-    keys::{BorrowedKey, FleetName},
+    keys::{BorrowedKey, FleetName, worse},
     tiers::healthy,
 };
 
 /// The learned values by subject, and the tiers by metric.
 pub(super) struct SubjectIndex<'a> {
-    learned: BTreeMap<BorrowedKey<'a>, &'a MetricBaseline>,
+    /// With the position of each value.
+    learned: BTreeMap<BorrowedKey<'a>, (usize, &'a MetricBaseline)>,
     fleets: BTreeMap<FleetName<'a>, (usize, Option<Tiers>)>,
 }
 
 impl<'a> SubjectIndex<'a> {
     pub(super) fn of(baseline: &'a Baseline) -> Self {
-        let learned = baseline.metrics.iter().map(|it| (BorrowedKey::learned(&it.key), it)).collect();
+        let learned: BTreeMap<_, _> =
+            baseline.metrics.iter().map(|it| (BorrowedKey::learned(&it.key), it)).collect();
+        let learned = learned.into_iter().enumerate().map(|(at, (key, it))| (key, (at, it))).collect();
         let fleets = baseline.fleets.iter().enumerate();
         let fleets = fleets.map(|(at, it)| (FleetName::learned(&it.key), (at, it.tiers))).collect();
         Self { learned, fleets }
@@ -30,14 +33,26 @@ impl<'a> SubjectIndex<'a> {
         self.fleets.get(&FleetName::of(&BorrowedKey::learned(key))).and_then(|(_, tiers)| *tiers)
     }
 
+    /// The learned value of the metric.
+    pub(super) fn learned(&self, metric: &Metric) -> Option<&'a MetricBaseline> {
+        self.learned.get(&BorrowedKey::of(metric)).map(|(_, learned)| *learned)
+    }
+
     /// The level of each metric of a run, in the order of the baseline's fleets.
     pub(super) fn levels(&self, metrics: &[Metric]) -> Vec<Option<f64>> {
-        let mut differences = vec![Vec::new(); self.fleets.len()];
+        // Not a number if the run lacks the value.
+        let mut own = vec![f64::NAN; self.learned.len()];
         for metric in metrics {
-            let key = BorrowedKey::of(metric);
-            let (Some(value), Some(learned)) = (metric.value, self.learned.get(&key)) else { continue };
-            let Some((at, tiers)) = self.fleets.get(&FleetName::of(&key)) else { continue };
-            if learned.value != 0.0 {
+            let learned = self.learned.get(&BorrowedKey::of(metric));
+            if let (Some(value), Some((at, _))) = (metric.value, learned) {
+                own[*at] = worse(metric.better, own[*at], value);
+            }
+        }
+        let mut differences = vec![Vec::new(); self.fleets.len()];
+        for (key, (at, learned)) in &self.learned {
+            let value = own[*at];
+            let Some((at, tiers)) = self.fleets.get(&FleetName::of(key)) else { continue };
+            if !value.is_nan() && learned.value != 0.0 {
                 differences[*at].push(value / healthy(*tiers, learned.value, value) - 1.0);
             }
         }

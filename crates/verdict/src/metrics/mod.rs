@@ -90,7 +90,7 @@ pub(crate) fn judge(
         measured.plausible(&mut found);
         measured.has_direction(&mut found);
     }
-    ambiguous::judge(&by_name, criteria, standard.baseline.is_some(), &mut found);
+    ambiguous::judge(reading, &by_name, criteria, &mut found);
     listed_gpus(evidence, &measured, &mut found);
     findings::judge(reading, &mut found);
     hardware::judge(evidence, criteria.evidence, &mut found);

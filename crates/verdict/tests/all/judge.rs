@@ -5,7 +5,7 @@ use std::{io, sync::LazyLock};
 use model::{
     Cluster, Collective, Criteria, CurvePoint, Floor, JobEnd, MetricCriterion, Node, OneRank, Reference,
     Unequal, Verdict, Workload,
-    measurement::{Half, LogEnd, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
+    measurement::{Device, Half, LogEnd, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use proptest::prelude::*;
 use verdict::{Baseline, Clues, Fingerprint, Judgement, Listening, RunEvidence, Standard, baseline, judge};
@@ -381,6 +381,34 @@ fn the_data_of_one_rank_is_judged() {
     let lenient = Criteria { require_check: false, ..without };
     let judgement = alone(&unchecked, &lenient, None);
     assert_eq!((judgement.verdict, judgement.reasons[0].code.as_str()), (Verdict::Inconclusive, "ONE_RANK"));
+}
+
+/// A header that is cut to one of two nodes proves nothing about the other one.
+#[test]
+fn wrong_data_accuses_a_node_only_if_no_other_one_took_part() {
+    let (mut wrong, job) = good();
+    wrong.tables[0].rows[1].out_of_place.as_mut().unwrap().wrong = Some(3);
+    let host = "node-0".to_owned();
+    wrong.tables[0].devices = vec![Device { rank: 0, host, device: Some(0), bus_id: None, name: None }];
+    let workload = workload();
+    let accused = |cluster: Option<&Cluster>| {
+        let evidence = RunEvidence { cluster, ..evidence(&wrong, &job, &workload) };
+        let judgement = by(&evidence, &criteria());
+        assert_eq!(judgement.verdict, Verdict::Fail);
+        let reason = judgement.reasons.iter().find(|reason| reason.code == "WRONG_DATA").unwrap();
+        let hosts: Vec<_> = judgement.suspects.into_iter().filter_map(|suspect| suspect.host).collect();
+        (hosts, reason.text.clone())
+    };
+    let (hosts, text) = accused(Some(&CLUSTER));
+    assert!(hosts.is_empty() && text.contains("on one or more of node-0, node-1"), "{hosts:?} {text}");
+    let chosen = [1, 2].map(|number| Node::new(Node::placeholder(number), 2)).to_vec();
+    let (hosts, text) = accused(Some(&Cluster { nodes: chosen, ..CLUSTER.clone() }));
+    assert!(hosts.is_empty() && text.contains("names only node-0 of 2 nodes"), "{hosts:?} {text}");
+    let one = Cluster { nodes: vec![Node::new("node-0", 4)], ..CLUSTER.clone() };
+    for cluster in [Some(&one), None] {
+        let (hosts, text) = accused(cluster);
+        assert_eq!(hosts, ["node-0"], "{text}");
+    }
 }
 
 #[test]

@@ -368,14 +368,46 @@ fn two_values_of_one_metric_never_pass() {
     );
     let other = MetricCriterion { metric: "kv.odd_us".to_owned(), ..bounded.clone() };
     assert_eq!(by(&twice, other).verdict, Verdict::Pass, "the ambiguous metric is not judged");
+    // A program that runs again ends each run with its mark.
+    let again = log("rtt_us=4.2\nCHECK_PASS\nrtt_us=3.9\nCHECK_PASS\n");
+    assert_eq!(again.metrics[1].labels["repetition"], "2");
+    assert_eq!(by(&again, bounded.clone()).verdict, Verdict::Pass);
+    // Only keys that a criterion selects are judged, also beside a baseline.
+    let none = Criteria::named("test");
+    let judgement = judged(&twice, Some(&none), Some(&learned(&[healthy()])));
+    assert!(!codes(&judgement).contains(&"AMBIGUOUS"), "{judgement:?}");
     // A missed bound is certain, whichever value is the result.
-    assert_eq!(by(&twice, MetricCriterion { ceiling: Some(3.0), ..bounded }).verdict, Verdict::Fail);
-
-    let mut repeated = healthy();
-    let again = repeated.metrics[3].clone();
-    repeated.metrics.push(model::metric::Metric { value: Some(99.25), line: 90, ..again });
-    let judgement = judged(&repeated, None, Some(&learned(&[healthy()])));
-    assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["AMBIGUOUS"]));
-    let why = format!("{:?}", learnable(&[repeated]).unwrap_err());
+    assert_eq!(by(&twice, MetricCriterion { ceiling: Some(3.0), ..bounded.clone() }).verdict, Verdict::Fail);
+    let directed = Criteria {
+        metrics: vec![MetricCriterion { better: Some(Better::Lower), ..bounded }],
+        ..Criteria::named("test")
+    };
+    let read = verdict::directed(&twice, &directed).into_owned();
+    let why = format!("{:?}", learnable(&[read]).unwrap_err());
     assert!(why.contains("different values of one metric"), "{why}");
+}
+
+/// Ranks without a prefix, and loops over GPUs, print several values of one subject: each is judged, whichever is printed last.
+#[test]
+fn several_values_of_one_subject_are_each_judged() {
+    let with = |values: [f64; 2]| {
+        let mut reading = healthy();
+        let own = reading.metrics[3].clone();
+        reading.metrics[3].value = Some(values[0]);
+        reading.metrics.push(model::metric::Metric { value: Some(values[1]), line: 90, ..own });
+        reading
+    };
+    let baseline = learned(&[with([99.8, 99.25])]);
+    let bounded = MetricCriterion { floor: Some(95.0), ..criterion() };
+    for values in [[99.8, 99.25], [99.25, 99.8]] {
+        let reading = with(values);
+        assert_eq!(judged(&reading, None, Some(&baseline)).verdict, Verdict::Pass);
+        assert_eq!(by(&reading, bounded.clone()).verdict, Verdict::Pass);
+    }
+    for values in [[99.8, 46.0], [46.0, 99.8]] {
+        let reading = with(values);
+        let judgement = judged(&reading, None, Some(&baseline));
+        assert_eq!((judgement.verdict, codes(&judgement)[0]), (Verdict::Fail, "WORSE_THAN_BASELINE"));
+        assert_eq!(by(&reading, bounded.clone()).verdict, Verdict::Fail);
+    }
 }

@@ -220,7 +220,8 @@ async fn only_closed_passed_runs_can_be_pinned() {
 async fn callers_above_their_rate_are_refused() {
     let front = Front::with(&[("w", OPEN)], "1000,1");
     let mut answers = Vec::new();
-    for _ in 0..12 {
+    // A slow host earns further requests while it sends these.
+    while answers.len() < 12 || answers.len() < 200 && !answers.contains(&(429, true)) {
         let (status, headers, _) = front
             .ask("POST", "/api/v1/runs", &[("content-type", "application/json")], r#"{"workflow":"none"}"#)
             .await;
@@ -286,10 +287,10 @@ async fn a_deployed_gateway_refuses_deployed_clusters_without_an_agent() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &str| std::fs::write(folder.path().join(name), content).unwrap();
     let steps = "steps: [{name: bash, script: 'true'}]\nsubstitutions: {_AGENT: ''}\noptions: {automapSubstitutions: true}\n";
-    write("steps.yaml", steps);
     std::fs::create_dir(folder.path().join("source")).unwrap();
+    write("source/steps.yaml", steps);
     let workflow = |name: &str, substitutions: &str| {
-        let build = |more: &str| format!("{{config: steps.yaml, source: source{more}}}");
+        let build = |more: &str| format!("{{config: source/steps.yaml, source: source{more}}}");
         let rent = format!(
             "{{deploy: {}, destroy: {}, slurm: {{nodes: 1, shared_folder: /home/burnin}}}}",
             build(&format!(", substitutions: {{{substitutions}}}")),

@@ -34,21 +34,52 @@ burnin_ports() {
   grep -sH '^TOTAL_ERR_' /sys/bus/pci/devices/*/aer_dev_{fatal,nonfatal} | grep -v ' 0$'
 }
 burnin_kernel() {
-  local text refused=
-  text=$(timeout -k 1 1.4 dmesg 2>&1) || {
+  local text first refused=
+  text=$(burnin_kernel_rows dmesg) || {
     # Container images have no journalctl, so the error of dmesg is printed too.
-    refused=${text%%$'\n'*}${text:+; }
-    text=$(timeout -k 1 1.4 journalctl -k -b --no-pager -o short-iso 2>&1)
-  } || { printf 'unreadable %s\n' "$refused${text%%$'\n'*}"; return; }
-  case $text in '' | *'-- No entries --'* | *'No journal files'*) printf 'unreadable %s\n' "${refused}the kernel log has no lines"; return ;; esac
-  printf 'lines %d\n' "$(grep -c '' <<<"$text")"
-  # Headers of journalctl begin with `-- `.
-  burnin_time oldest "$(grep -vm 1 '^-- ' <<<"$text")"
-  burnin_time newest "$(tail -n 1 <<<"$text")"
-  local faults='NVRM: Xid |SXid \(|\[Hardware Error\]|AER: .*ncorrect|Out of memory: Kill'
-  burnin_matches others 200 "$(grep 'NVRM: ' <<<"$text" | grep -vE "$faults")"
-  burnin_matches faults 1000 "$(grep -E "$faults" <<<"$text")"
+    first=${text%%$'\n'*}
+    refused=${first#first }${first:+; }
+    text=$(burnin_kernel_rows journalctl -k -b --no-pager -o short-iso)
+  } || { first=${text%%$'\n'*}; printf 'unreadable %s\n' "$refused${first#first }"; return; }
+  [[ $text == 'first '* && ${text:0:4000} != *'No journal files'* ]] || { printf 'unreadable %s\n' "${refused}the kernel log has no lines"; return; }
+  first=${text%%$'\n'*}
+  printf 'lines %d\n' "$(tail -n 1 <<<"$text")"
+  burnin_time oldest "${first#first }"
+  burnin_time newest "$(burnin_rows last)"
+  burnin_matches other 200
+  burnin_matches fault 1000
 }
+# Prints rows about the output of a command: its first lines, each fault, each other line of the driver, its last line, and the number of
+# its lines. The log may have several MB, and sed reads it once. Headers of journalctl begin with `-- `.
+burnin_kernel_rows() {
+  local faults='NVRM: Xid |SXid \(|\[Hardware Error\]|AER: .*ncorrect|Out of memory: Kill'
+  timeout -k 1 1.4 "$@" 2>&1 | sed -nE "1,9{
+/^-- /!{
+h
+s/^/first /p
+g
+}
+}
+/$faults/{
+h
+s/^/fault /p
+g
+b last
+}
+/NVRM: /{
+h
+s/^/other /p
+g
+}
+:last
+\${
+s/^/last /p
+=
+}"
+  return "${PIPESTATUS[0]}"
+}
+# Prints the rows of a kind in `text`. The builtin `printf` would write each line separately to a pipe.
+burnin_rows() { sed -n "s/^$1 //p" <<<"$text"; }
 # Prints the time of a line of the kernel log: `[    1.250000]`, or the first word of a line of journalctl.
 burnin_time() {
   case $2 in
@@ -56,13 +87,13 @@ burnin_time() {
   *) printf '%s %s\n' "$1" "${2%% *}" ;;
   esac
 }
-# Prints the last lines, at most as many as the second argument, after their number and the number of all lines. The lines of the driver
-# that are no fault have a maximum of their own, so that they never displace a fault.
+# Prints the last rows of a kind, at most as many as the second argument, after their number and the number of all rows of this kind. Driver
+# lines without a fault have a separate maximum and never displace faults.
 burnin_matches() {
-  local found=0
-  [[ -z $3 ]] || found=$(grep -c '' <<<"$3")
-  printf '%s %d of %d\n' "$1" "$((found < $2 ? found : $2))" "$found"
-  [[ -z $3 ]] || tail -n "$2" <<<"$3"
+  local found
+  found=$(grep -c "^$1 " <<<"$text")
+  printf '%ss %d of %d\n' "$1" "$((found < $2 ? found : $2))" "$found"
+  burnin_rows "$1" | tail -n "$2"
 }
 # Bridges above GPUs and RDMA devices whose access control services are on, with the control register (PCI Express 7.7.11). Without root
 # only the first 64 bytes of the configuration space can be read.
@@ -120,65 +151,89 @@ burnin_nccl() {
   version=${version##* }
   printf 'nccl=%s\n' "${version:-unreadable}"
 }
+# Prints a setting. An empty value could not be read, for example because its program timed out.
+burnin_setting() { printf '%s=%s\n' "$1" "${2:-unreadable}"; }
 burnin_settings() {
   local file text
-  printf 'kernel=%s\n' "$(uname -r)"
+  burnin_setting kernel "$(uname -r)"
   for file in /sys/module/{nvidia,mlx5_core,ib_core,nvidia_peermem}/version; do
-    [[ ! -r $file ]] || printf '%s=%s\n' "$(basename "${file%/version}")" "$(<"$file")"
+    [[ ! -r $file ]] || burnin_setting "$(basename "${file%/version}")" "$(<"$file")"
   done
-  ! command -v nvidia-ctk >/dev/null || printf 'container_toolkit=%s\n' "$(timeout -k 1 0.8 nvidia-ctk --version 2>&1 | sed -n 's/.* version //p')"
-  printf 'iommu=%s\n' "$(compgen -G '/sys/class/iommu/*' >/dev/null && echo on || echo off)"
+  ! command -v nvidia-ctk >/dev/null || burnin_setting container_toolkit "$(timeout -k 1 0.8 nvidia-ctk --version 2>&1 | sed -n 's/.* version //p')"
+  burnin_setting iommu "$(compgen -G '/sys/class/iommu/*' >/dev/null && echo on || echo off)"
   text=$(cat /sys/bus/pci/drivers/nvidia/*:*/iommu_group/type /sys/class/infiniband/*/device/iommu_group/type 2>/dev/null | sort -u)
-  [[ -z $text ]] || printf 'iommu_type=%s\n' "${text//$'\n'/ }"
+  [[ -z $text ]] || burnin_setting iommu_type "${text//$'\n'/ }"
   burnin_acs
   burnin_dma_buf
   for file in /sys/class/infiniband/*/{fw_ver,board_id} /sys/class/infiniband/*/ports/*/pkeys/0; do
-    [[ ! -r $file ]] || printf '%s=%s\n' "infiniband/${file##*/infiniband/}" "$(<"$file")"
+    [[ ! -r $file ]] || burnin_setting "infiniband/${file##*/infiniband/}" "$(<"$file")"
   done
   for file in /sys/class/net/*/device; do
-    [[ ! -e $file ]] || printf 'net/%s/mtu=%s\n' "$(basename "${file%/device}")" "$(<"${file%device}mtu")"
+    [[ ! -e $file ]] || burnin_setting "net/$(basename "${file%/device}")/mtu" "$(<"${file%device}mtu")"
   done
 }
 # Arguments: moment, sources. The sources run in parallel, and their lines are printed in order. Instead of the lines of a source that has not
 # ended after 1.5 s, one line states this. Comments are outside the process substitution: older versions of bash read an apostrophe in them
 # as a quotation mark. The job's standard error is closed there, because it must not stay open in a process that cannot be killed. No
 # process writes to the pipe of the timer, so its `read` waits for the timeout. A line is cut to 4,000 bytes: several processes write to
-# one pipe, and only a write of at most 4,096 bytes is atomic. In the locale C a character is a byte, and `read` does not take the end of a
-# line for the rest of a cut character.
+# one pipe, and only a write of at most 4,096 bytes is atomic. In the locale C a character is a byte. `printf` writes each row separately
+# and `read` requests each byte separately, so a row has several lines, and sed reads the rows: up to the timeout, or up to the last of
+# the rows `end`, which it counts as dots. The empty row after `end` is for versions of sed that read one row ahead.
 burnin_evidence() {
-  local LC_ALL=C
-  local moment=$1 source row text descriptor timer='' left=$(($# - 1))
-  local -A lines ended
+  local -x LC_ALL=C
+  local moment=$1 source row text chunk descriptor timer='' number left separator=$'\x1f'
+  local -A chunks ended
+  local -a rows
   shift
+  left=$#
   exec {descriptor}< <(
     exec 2>/dev/null
-    { read -rt 1.5 _ <> <(:) || printf 'timeout\n'; } &
+    { read -rt 1.5 _ <> <(:) || printf 'timeout\n\n'; } &
     printf 'timer %d\n' "$!"
     for source; do
       {
-        "burnin_$source" 2>&1 | while IFS= read -r text || [[ -n $text ]]; do printf 'line %s %s\n' "$source" "${text:0:4000}"; done
-        printf 'end %s\n' "$source"
+        text=$("burnin_$source" 2>&1)
+        IFS=$'\n'
+        set -f
+        chunk=
+        for row in $text; do
+          row=${row:0:4000}
+          [[ -z $chunk ]] || ((${#chunk} + ${#row} < 4000)) || { printf 'lines %s%s\n' "$source" "$chunk"; chunk=; }
+          chunk+=$separator$row
+        done
+        [[ -z $chunk ]] || printf 'lines %s%s\n' "$source" "$chunk"
+        printf 'end %s\n\n' "$source"
       } &
     done
   )
-  while ((left > 0)) && IFS= read -r row <&"$descriptor"; do
+  text=$(sed -n -e '/^timeout$/q' -e p -e "/^end /{" -e x -e 's/$/./' -e "/^.\{$left\}\$/q" -e x -e '}' <&"$descriptor" 2>/dev/null)
+  exec {descriptor}<&-
+  local IFS=$'\n'
+  set -f
+  rows=($text)
+  IFS=$separator
+  for number in ${rows[@]+"${!rows[@]}"}; do
+    row=${rows[number]}
     text=${row#* }
     case $row in
     'timer '*) timer=$text ;;
-    'line '*) lines[${text%% *}]=${lines[${text%% *}]-}${text#* }$'\n' ;;
+    'lines '*) chunks[${text%%"$separator"*}]+=$number$separator ;;
     'end '*) ended[$text]=1 left=$((left - 1)) ;;
-    timeout) break ;;
     esac
   done
-  exec {descriptor}<&-
   ((left > 0)) || kill "$timer" 2>/dev/null
   for source; do
-    [[ -n ${ended[$source]-} ]] || lines[$source]=$'no response within 1.5 s\n'
-    [[ -n ${lines[$source]-} ]] || continue
-    while IFS= read -r text; do
-      printf 'burnin evidence: %s %s %s %s\n' "$burnin_node" "$moment" "$source" "$text"
-    done <<<"${lines[$source]%$'\n'}"
+    if [[ -n ${ended[$source]-} ]]; then
+      for number in ${chunks[$source]-}; do
+        for text in ${rows[number]#*"$separator"}; do
+          printf 'burnin evidence: %s %s %s %s\n' "$burnin_node" "$moment" "$source" "$text"
+        done
+      done
+    else
+      printf 'burnin evidence: %s %s %s no response within 1.5 s\n' "$burnin_node" "$moment" "$source"
+    fi
   done
+  set +f
 }
 burnin_end() { printf 'burnin evidence: %s %s end complete\n' "$burnin_node" "$1"; }
 # Lowest and highest clock (MHz), highest temperature (C) and power (W), and all throttle reasons of each GPU.
