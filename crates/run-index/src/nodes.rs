@@ -481,7 +481,7 @@ mod tests {
         let after = |last: &[NodesOfRun]| states(&[&suspected[..], last].concat(), "n2");
         assert_eq!(after(&[retest(3, None, None)]), [Good, Suspected, InRetest]);
         let applied = retest(3, Some(Verdict::Pass), Some(Returned::Applied));
-        assert_eq!(after(&[applied.clone()]), [Good, Suspected, Back]);
+        assert_eq!(after(std::slice::from_ref(&applied)), [Good, Suspected, Back]);
         assert_eq!(after(&[applied, run(4, false, &["n2"])]), [Good, Suspected, Back, FailedAgain]);
         assert_eq!(after(&[retest(3, Some(Verdict::Fail), None)]), [Good, Suspected, Suspected]);
         let proposed = Some(Returned::Proposed { command: "resume n2".to_owned() });

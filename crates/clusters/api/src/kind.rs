@@ -67,6 +67,9 @@ pub trait ClusterKind: Send + Sync {
     }
 }
 
+/// Derives the settings of a re-test from a cluster's settings, the drained nodes and their partners: [`Settings::for_retest`].
+pub type RetestSettings = fn(&Value, &[String], &[String]) -> Result<Value, String>;
+
 /// The settings of one kind, without their type.
 #[derive(Clone, Copy)]
 pub struct SettingsForm {
@@ -89,7 +92,7 @@ pub struct SettingsForm {
     /// Settings that build steps may also receive.
     pub substitutions: fn(&Value) -> Vec<Substitution>,
     /// Settings for a re-test of drained nodes (first list) with good partners (second list): [`Settings::for_retest`].
-    pub for_retest: fn(&Value, &[String], &[String]) -> Result<Value, String>,
+    pub for_retest: RetestSettings,
 }
 
 impl SettingsForm {

@@ -286,15 +286,15 @@ async fn a_deployed_gateway_refuses_workflows_that_rent_processes() {
 async fn a_deployed_gateway_refuses_deployed_clusters_without_an_agent() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &str| std::fs::write(folder.path().join(name), content).unwrap();
-    let steps = "steps: [{name: bash, script: 'true'}]\nsubstitutions: {_AGENT: ''}\noptions: {automapSubstitutions: true}\n";
+    let steps = "steps: [{name: bash, script: 'true'}]\nsubstitutions: {_AGENT: '', _CLUSTER: '', _EXPIRES: ''}\n\
+                 options: {automapSubstitutions: true}\nartifacts: {objects: {location: 'gs://b', paths: [cluster.json, gone.json]}}\n";
     std::fs::create_dir(folder.path().join("source")).unwrap();
     write("source/steps.yaml", steps);
     let workflow = |name: &str, substitutions: &str| {
-        let build = |more: &str| format!("{{config: source/steps.yaml, source: source{more}}}");
+        let build = "{config: source/steps.yaml, source: source}";
+        let slurm = "{nodes: 1, shared_folder: /home/burnin}";
         let rent = format!(
-            "{{deploy: {}, destroy: {}, slurm: {{nodes: 1, shared_folder: /home/burnin}}}}",
-            build(&format!(", substitutions: {{{substitutions}}}")),
-            build("")
+            "{{substitutions: {{{substitutions}}}, deploy: {build}, destroy: {build}, slurm: {slurm}}}"
         );
         write(&format!("{name}.yaml"), &format!("name: {name}\ncluster: {{rent: {{deployed: {rent}}}}}\n"));
     };
