@@ -79,18 +79,35 @@ resource "google_service_account_iam_member" "push_token" {
   member             = local.pubsub
 }
 
+locals {
+  pushed = merge(
+    { for name, service in local.told : name => { service = name, topic = service.takes, path = "", filter = null, seconds = 604800 } },
+    {
+      # The notifier sets the pending commit status when a run is recorded. The filter only saves deliveries: the notifier ignores other
+      # facts.
+      begun = {
+        service = "notifier", topic = "facts", path = "", seconds = 86400
+        filter  = "attributes.\"ce-type\" = \"dev.burnin.run.requested.v1\""
+      }
+      # The conductor accepts only the types of agents' facts on this path.
+      facts-of-agents = { service = "conductor", topic = "agent-facts", path = "/agent-facts", filter = null, seconds = 604800 }
+    },
+  )
+}
+
 resource "google_pubsub_subscription" "push" {
-  for_each                   = local.told
+  for_each                   = local.pushed
   name                       = "${local.prefix}${each.key}"
-  topic                      = google_pubsub_topic.topic[each.value.takes].id
+  topic                      = google_pubsub_topic.topic[each.value.topic].id
+  filter                     = each.value.filter
   ack_deadline_seconds       = 60 # longer than the service's timeout, so that concurrent deliveries are rare
-  message_retention_duration = "604800s"
+  message_retention_duration = "${each.value.seconds}s"
 
   push_config {
-    push_endpoint = google_cloud_run_v2_service.service[each.key].uri
+    push_endpoint = "${google_cloud_run_v2_service.service[each.value.service].uri}${each.value.path}"
     oidc_token {
-      service_account_email = google_service_account.push[each.key].email
-      audience              = google_cloud_run_v2_service.service[each.key].uri
+      service_account_email = google_service_account.push[each.value.service].email
+      audience              = google_cloud_run_v2_service.service[each.value.service].uri
     }
   }
 
@@ -136,66 +153,19 @@ resource "google_pubsub_subscription" "cloud_builds" {
   }
 }
 
-# The notifier sets the pending commit status when a run is recorded. The filter only saves deliveries: the notifier
-# ignores other facts.
-resource "google_pubsub_subscription" "begun" {
-  name                       = "${local.prefix}begun"
-  topic                      = google_pubsub_topic.topic["facts"].id
-  filter                     = "attributes.\"ce-type\" = \"dev.burnin.run.requested.v1\""
-  ack_deadline_seconds       = 60
-  message_retention_duration = "86400s"
-
-  push_config {
-    push_endpoint = google_cloud_run_v2_service.service["notifier"].uri
-    oidc_token {
-      service_account_email = google_service_account.push["notifier"].email
-      audience              = google_cloud_run_v2_service.service["notifier"].uri
-    }
-  }
-
-  retry_policy {
-    minimum_backoff = "1s"
-    maximum_backoff = "60s"
-  }
-
-  dead_letter_policy {
-    dead_letter_topic     = google_pubsub_topic.topic["dead"].id
-    max_delivery_attempts = 100
-  }
-
-  expiration_policy {
-    ttl = ""
-  }
+moved {
+  from = google_pubsub_subscription.begun
+  to   = google_pubsub_subscription.push["begun"]
 }
 
-# Facts of agents. The conductor accepts only their types on this path.
-resource "google_pubsub_subscription" "agent_facts" {
-  name                       = "${local.prefix}facts-of-agents"
-  topic                      = google_pubsub_topic.topic["agent-facts"].id
-  ack_deadline_seconds       = 60
-  message_retention_duration = "604800s"
+moved {
+  from = google_pubsub_subscription.agent_facts
+  to   = google_pubsub_subscription.push["facts-of-agents"]
+}
 
-  push_config {
-    push_endpoint = "${google_cloud_run_v2_service.service["conductor"].uri}/agent-facts"
-    oidc_token {
-      service_account_email = google_service_account.push["conductor"].email
-      audience              = google_cloud_run_v2_service.service["conductor"].uri
-    }
-  }
-
-  retry_policy {
-    minimum_backoff = "1s"
-    maximum_backoff = "60s"
-  }
-
-  dead_letter_policy {
-    dead_letter_topic     = google_pubsub_topic.topic["dead"].id
-    max_delivery_attempts = 100
-  }
-
-  expiration_policy {
-    ttl = ""
-  }
+moved {
+  from = google_pubsub_subscription_iam_member.forwards["agent-facts"]
+  to   = google_pubsub_subscription_iam_member.forwards["facts-of-agents"]
 }
 
 # Agents pull: each has its own subscription with the commands for its cluster.
@@ -249,7 +219,6 @@ resource "google_pubsub_subscription_iam_member" "forwards" {
   for_each = merge(
     { for name, subscription in google_pubsub_subscription.push : name => subscription.name },
     { for name, subscription in google_pubsub_subscription.agent : "agent-${name}" => subscription.name },
-    { begun = google_pubsub_subscription.begun.name, agent-facts = google_pubsub_subscription.agent_facts.name },
   )
   subscription = each.value
   role         = "roles/pubsub.subscriber"

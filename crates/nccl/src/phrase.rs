@@ -75,11 +75,15 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("# error: ", LastError),
     ("NCCL WARN", Warning),
     ("[burnin: cut here, ", Cut),
-    // Messages of nccl-tests at its start.
+    // Messages of nccl-tests before it exits at its start (src/common.cu and src/util.cu of v2.19.6).
     ("Invalid number of GPUs", Failure),
     ("invalid sizes for ", Failure),
     ("invalid size specified", Failure),
     ("invalid option ", Failure),
+    (") requires NCCL >= ", Failure),
+    ("requires enabling symmetric memory registration", Failure),
+    ("is not supported by this test", Failure),
+    ("Incompatible NCCL versions. ", Failure),
     // Launchers.
     ("srun: error: ", Failure),
     ("slurmstepd: error: ", Failure),

@@ -265,6 +265,35 @@ fn a_failure_line_is_reported_without_its_prefixes() {
     }
 }
 
+/// Texts of src/common.cu and src/util.cu of nccl-tests v2.19.6 with sample values.
+#[test]
+fn a_message_before_an_exit_is_a_failure_and_a_warning_is_none() {
+    for message in [
+        "Invalid number of GPUs: 16 requested but only 8 were found.",
+        "invalid size specified for 'minbytes'",
+        "invalid sizes for 'minbytes' and 'maxbytes': 16 > 8",
+        "invalid option '?'",
+        "Option -D (device implementation) requires NCCL >= 2.28.0",
+        "Option -V (device CTA count) requires NCCL >= 2.28.0",
+        "device implementation (-D > 0) requires enabling symmetric memory registration (-R 2)",
+        "Device implementation 3 is not supported by this test",
+        "Incompatible NCCL versions. nccl-tests was compiled with NCCL 22902, but is running with NCCL 22809. \
+         The 22902 Device API is not compatible with versions before 2.29.",
+    ] {
+        let reading = nccl::read_bytes(format!("{message}\n").as_bytes());
+        assert_eq!((reading.ended, reading.first_error.as_deref()), (LogEnd::Failed, Some(message)));
+        assert!(reading.tables.is_empty(), "{message}");
+    }
+    for message in [
+        "Option -m not supported before NCCL 2.2. Ignoring",
+        "device_cta_count (-V) must be positive and less than 128, got 200. Using default value 16.",
+        "per-iteration timing (-I) is incompatible with CUDA graph mode (-G). Disabling.",
+    ] {
+        let reading = nccl::read_bytes(format!("{message}\n").as_bytes());
+        assert_eq!((reading.ended, reading.first_error), (LogEnd::Empty, None), "{message}");
+    }
+}
+
 #[test]
 fn a_half_measured_before_the_failure_counts() {
     let format = &FORMATS[13];

@@ -8,7 +8,7 @@ use crate::{
     grants::{Grants, Resource},
     iam::member,
     methods::permissions,
-    plan::TerraformPlan,
+    plan::{PROJECT, TerraformPlan},
 };
 
 /// An operation, and the members that may nevertheless execute it.
@@ -16,11 +16,16 @@ struct Boundary {
     /// Method of `methods.json`.
     method: &'static str,
     on: Resource,
-    allowed: &'static [&'static str],
+    allowed: Vec<String>,
 }
 
-const DELIVERY: &str = "serviceAccount:burnin-delivery@my-project.iam.gserviceaccount.com";
-const CONDUCTOR: &str = "serviceAccount:burnin-conductor@my-project.iam.gserviceaccount.com";
+/// The member of an account that `infra/` creates.
+fn account(name: &str) -> String {
+    member(&format!("burnin-{name}@{PROJECT}.iam.gserviceaccount.com"))
+}
+
+/// Topics that programs outside the services publish to: requests, and facts of agents.
+const OPEN_TOPICS: [&str; 2] = ["gateway", "agent-facts"];
 
 /// Objects that decide what runs, or what a run's verdict is.
 const DECIDING: [&str; 6] = [
@@ -34,36 +39,34 @@ const DECIDING: [&str; 6] = [
 
 fn boundaries(plan: &TerraformPlan) -> Vec<Boundary> {
     let (ledger, artefacts) = (plan.bucket("ledger"), plan.bucket("artefacts"));
-    let none: &[&str] = &[];
-    let boundary = |method, on, allowed| Boundary { method, on, allowed };
+    let boundary = |method, on| Boundary { method, on, allowed: Vec::new() };
     let mut all = vec![
-        boundary("storage.objects.delete", Resource::object(&ledger, "ledger/r-1/1.json"), none),
-        boundary("storage.buckets.setIamPolicy", Resource::object(&ledger, ""), none),
-        boundary("storage.buckets.setIamPolicy", Resource::object(&artefacts, ""), none),
-        boundary("cloudresourcemanager.projects.setIamPolicy", Resource::project(), none),
+        boundary("storage.objects.delete", Resource::object(&ledger, "ledger/r-1/1.json")),
+        boundary("storage.buckets.setIamPolicy", Resource::object(&ledger, "")),
+        boundary("storage.buckets.setIamPolicy", Resource::object(&artefacts, "")),
+        boundary("cloudresourcemanager.projects.setIamPolicy", Resource::project()),
     ];
     for object in DECIDING {
-        all.push(boundary("storage.objects.insert", Resource::object(&artefacts, object), none));
-        all.push(boundary("storage.objects.delete", Resource::object(&artefacts, object), none));
+        all.push(boundary("storage.objects.insert", Resource::object(&artefacts, object)));
+        all.push(boundary("storage.objects.delete", Resource::object(&artefacts, object)));
     }
-    for topic in
-        plan.topics.iter().filter(|topic| topic.ends_with("-facts") && !topic.ends_with("agent-facts"))
-    {
-        all.push(boundary("pubsub.projects.topics.publish", Resource::topic(topic), none));
-    }
+    let open = OPEN_TOPICS.map(|name| format!("projects/{PROJECT}/topics/burnin-{name}"));
     for topic in &plan.topics {
-        all.push(boundary("pubsub.projects.topics.setIamPolicy", Resource::topic(topic), none));
+        if !open.contains(topic) {
+            all.push(boundary("pubsub.projects.topics.publish", Resource::topic(topic)));
+        }
+        all.push(boundary("pubsub.projects.topics.setIamPolicy", Resource::topic(topic)));
     }
     for subscription in plan.subscriptions.iter().filter(|of| of.push.is_some()) {
         let on = || Resource::subscription(&subscription.id);
-        all.extend(SUBSCRIPTION_METHODS.map(|method| boundary(method, on(), none)));
+        all.extend(SUBSCRIPTION_METHODS.map(|method| boundary(method, on())));
     }
     for service in plan.services.values() {
         let on = || Resource::account(&service.account);
         // A rollout sets the image of a service.
-        all.push(boundary("the account of a build or a service", on(), &[DELIVERY]));
-        all.push(boundary("iamcredentials.projects.serviceAccounts.generateIdToken", on(), none));
-        all.push(boundary("iam.projects.serviceAccounts.setIamPolicy", on(), none));
+        all.push(Boundary { allowed: vec![account("delivery")], ..boundary("act-as", on()) });
+        all.push(boundary("iamcredentials.projects.serviceAccounts.generateIdToken", on()));
+        all.push(boundary("iam.projects.serviceAccounts.setIamPolicy", on()));
     }
     all
 }
@@ -86,7 +89,7 @@ pub fn broken(plan: &TerraformPlan) -> Result<Vec<String>, String> {
     let members: BTreeSet<&str> = plan.grants.all.iter().map(|grant| grant.member.as_str()).collect();
     let mut broken = Vec::new();
     for Boundary { method, on, allowed } in boundaries(plan) {
-        for who in members.iter().filter(|who| is_outside(who) && !allowed.contains(who)) {
+        for who in members.iter().filter(|who| is_outside(who) && !allowed.iter().any(|of| of == *who)) {
             if let Some(grant) = allowing(&plan.grants, who, method, &on)? {
                 broken.push(format!("{who} may call {method} on {on}: {grant}"));
             }
@@ -94,7 +97,7 @@ pub fn broken(plan: &TerraformPlan) -> Result<Vec<String>, String> {
     }
     // Of the services, only the conductor writes the ledger.
     let record = Resource::object(&plan.bucket("ledger"), "ledger/r-1/1.json");
-    for who in members.iter().filter(|who| **who != CONDUCTOR) {
+    for who in members.iter().filter(|who| **who != account("conductor")) {
         let creating = plan.grants.allowing(who, crate::methods::permission_to_create(), &record)?;
         broken.extend(creating.iter().map(|grant| format!("{who} may write the ledger: {}", grant.address)));
     }
@@ -118,7 +121,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plan::PROJECT;
 
     fn plan(grants: &[(&str, Value)]) -> TerraformPlan {
         let resources: Vec<_> =
@@ -127,7 +129,9 @@ mod tests {
             grants: Grants::from_plan(&resources).unwrap(),
             services: BTreeMap::new(),
             subscriptions: Vec::new(),
-            topics: vec![format!("projects/{PROJECT}/topics/burnin-facts")],
+            topics: ["facts", "judge", "gateway", "agent-facts"]
+                .map(|name| format!("projects/{PROJECT}/topics/burnin-{name}"))
+                .into(),
             tasks: Vec::new(),
             buckets: vec!["p-ledger".to_owned(), "p-artefacts".to_owned()],
             retention: BTreeMap::new(),
@@ -137,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_grant_beyond_a_boundary_is_found() {
-        let steps = "serviceAccount:burnin-cluster-build@my-project.iam.gserviceaccount.com";
+        let steps = account("cluster-build");
         let on = |bucket: &str, role: &str, condition: Value| {
             let of = json!({"bucket": bucket, "role": role, "member": steps, "condition": condition});
             ("google_storage_bucket_iam_member", of)
@@ -158,8 +162,16 @@ mod tests {
         let workflows = found(&[on("p-artefacts", creator, below("workflows/"))]);
         assert!(workflows.len() == 1 && workflows[0].contains("workflows/nightly.yaml"), "{workflows:?}");
         assert!(found(&[on("p-ledger", creator, Value::Null)])[0].contains("may write the ledger"));
-        let publisher = json!({"topic": "burnin-facts", "role": "roles/pubsub.publisher", "member": steps});
-        let published = found(&[("google_pubsub_topic_iam_member", publisher)]);
-        assert!(published[0].contains("pubsub.projects.topics.publish"), "{published:?}");
+        let published = |topic: &str| {
+            let publisher = json!({"topic": topic, "role": "roles/pubsub.publisher", "member": steps});
+            found(&[("google_pubsub_topic_iam_member", publisher)])
+        };
+        for topic in ["burnin-facts", "burnin-judge"] {
+            let found = published(topic);
+            assert!(found.len() == 1 && found[0].contains("pubsub.projects.topics.publish"), "{found:?}");
+        }
+        for topic in ["burnin-gateway", "burnin-agent-facts"] {
+            assert_eq!(published(topic), Vec::<String>::new());
+        }
     }
 }

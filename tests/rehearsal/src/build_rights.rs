@@ -78,7 +78,7 @@ impl BuildRights for AccountRights {
 
     fn end(&self, build: &Value) -> Result<(), String> {
         if build["images"].as_array().is_some_and(|images| !images.is_empty()) {
-            self.may(build, permission("a pushed image"), &Resource::project())?;
+            self.may(build, permission("push-image"), &Resource::project())?;
         }
         Ok(())
     }

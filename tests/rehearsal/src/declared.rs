@@ -44,7 +44,7 @@ pub const OPERATIONS: [OutsideOperation; 5] = [
         "workflows/a4-gke-testbed/README.md",
         "container",
     ),
-    operation("delivery", "a pushed image", "cloudbuild.yaml", "_REGISTRY"),
+    operation("delivery", "push-image", "cloudbuild.yaml", "_REGISTRY"),
     operation("delivery", "logging.entries.write", "cloudbuild.yaml", "CLOUD_LOGGING_ONLY"),
 ];
 
@@ -57,7 +57,7 @@ pub fn perform(rehearsal: &Rehearsal) -> Result<(), String> {
         let account = member(&format!("burnin-{account}@{PROJECT}.iam.gserviceaccount.com"));
         rehearsal.iam.check(&account, permission, on).map_err(|denial| format!("403: {denial}"))
     };
-    let acts_as = permission("the account of a build or a service");
+    let acts_as = permission("act-as");
     for OutsideOperation { account, method, .. } in OPERATIONS {
         for permission in permissions(method) {
             let machines = format!("nodes@{PROJECT}.iam.gserviceaccount.com");

@@ -109,7 +109,7 @@ impl Front {
                 return (401, denial.to_string());
             }
         };
-        if let Err(denial) = self.iam.check(&caller, permission("a request to a service"), &resource) {
+        if let Err(denial) = self.iam.check(&caller, permission("invoke-service"), &resource) {
             return (if verified.is_some() { 403 } else { 401 }, denial.to_string());
         }
         let Some(port) = port else { return (503, format!("{service} has no instance")) };

@@ -374,7 +374,7 @@ fn cloud_build(call: &Call<'_>) -> Option<Vec<Need>> {
             let account = call.body["serviceAccount"].as_str().unwrap_or(DEFAULT_ACCOUNT);
             return Some(vec![
                 (permission("cloudbuild.projects.locations.builds.create"), Resource::project()),
-                (permission("the account of a build or a service"), Resource::account(account)),
+                (permission("act-as"), Resource::account(account)),
             ]);
         }
         ("GET", []) => "cloudbuild.projects.locations.builds.list",
@@ -397,7 +397,7 @@ fn bigquery(call: &Call<'_>) -> Option<Vec<Need>> {
             job.retain(|permission| *permission != "bigquery.tables.export");
             let mut needs: Vec<_> =
                 job.into_iter().map(|permission| (permission, Resource::project())).collect();
-            needs.push((permission("the destination of a load"), Resource::dataset(dataset)));
+            needs.push((permission("load-destination"), Resource::dataset(dataset)));
             needs
         }
         ("POST", ["queries"]) => {
@@ -408,7 +408,7 @@ fn bigquery(call: &Call<'_>) -> Option<Vec<Need>> {
             let mut needs = vec![(permission("bigquery.jobs.query"), Resource::project())];
             needs.extend(tables.map(|table| {
                 let dataset = table.split('.').nth(1).unwrap_or_default();
-                (permission("a table of a query"), Resource::dataset(dataset))
+                (permission("query-table"), Resource::dataset(dataset))
             }));
             // A statement without a recognized table would need no permission.
             (needs.len() > 1).then_some(needs)?

@@ -207,7 +207,7 @@ async fn install_agent(rehearsal: &Rehearsal, cluster: &str) -> Result<(), Faile
     let account = format!("nodes@{PROJECT}.iam.gserviceaccount.com");
     let steps = member(&format!("burnin-cluster-build@{PROJECT}.iam.gserviceaccount.com"));
     let topic = Resource::topic("burnin-agent");
-    let may = rehearsal.iam.check(&steps, permission("the topic of a new subscription"), &topic);
+    let may = rehearsal.iam.check(&steps, permission("attach-subscription"), &topic);
     may.map_err(|denial| format!("403: {denial}"))?;
     let id = format!("projects/{PROJECT}-clusters/subscriptions/{cluster}-agent");
     rehearsal.iam.grant_outside(
@@ -297,7 +297,7 @@ async fn start_on_a_page(rehearsal: &Rehearsal) -> Result<String, Failed> {
     }
     if rehearsal.iam.would_allow(
         members::PERSON,
-        permission("a request to a service"),
+        permission("invoke-service"),
         &Resource::service("burnin-gateway"),
     ) {
         return Err(format!("{} may only open the dashboard, and may invoke the gateway", members::PERSON));
@@ -419,4 +419,24 @@ pub async fn tokens(rehearsal: &Rehearsal) -> Result<usize, Failed> {
         }
     }
     Ok(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    /// `install_agent` has these values as well.
+    #[test]
+    fn each_workflow_creates_the_subscription_that_the_rehearsal_creates() {
+        let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+        for file in ["a3-mega/agent.py", "a4-gke-testbed/cluster/agent.py", "dgx-slurm-perf/agent.py"] {
+            let text = fs::read_to_string(workflows.join(file)).unwrap();
+            let (_, create) = text.split_once("\"subscriptions\", \"create\"").expect(file);
+            let (create, after) = create.split_once("add-iam-policy-binding").expect(file);
+            let topic = create.split_once("--topic=projects/").expect(file).1;
+            assert!(topic.split('"').next().unwrap().ends_with("topics']}agent"), "{file}: {topic}");
+            assert!(create.contains("--message-filter=attributes.cluster = "), "{file}: {create}");
+            assert!(after.contains("--role=roles/pubsub.subscriber"), "{file}: {after}");
+        }
+    }
 }
