@@ -47,7 +47,7 @@ pub fn table<'a>(runs: impl Iterator<Item = &'a RunSummary>) -> String {
 enum RunsTable {
     /// All columns, with exact times in UTC, for programs.
     All,
-    /// All columns, with times in the reader's time zone and UTC beside them.
+    /// All columns, with times in the reader's time zone and in UTC.
     LocalTimes,
     /// No column for the stage; the conclusion is shown only for runs without a verdict.
     Results,

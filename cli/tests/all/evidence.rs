@@ -103,7 +103,7 @@ fn unchanged_hardware_is_stated_with_temperature_power_and_clock() {
 }
 
 #[test]
-fn the_report_of_a_soak_shows_clock_temperature_and_power_beside_the_metric() {
+fn the_report_of_a_soak_shows_clock_temperature_and_power_next_to_the_metric() {
     let folder = tempfile::tempdir().unwrap();
     write_program(folder.path(), "dmesg", DMESG);
     let program = "until [ -e \"$FOLDER/sampled\" ]; do sleep 0.1; done; rm \"$FOLDER/sampled\"; sleep 1";

@@ -19,7 +19,7 @@ pub fn bench() -> PathBuf {
     let version = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("all_reduce_perf-{version}"));
     if !program.exists() {
-        // The linker writes files with fixed names beside its output, so every test links in its own folder.
+        // The linker writes files with fixed names next to its output, so every test links in its own folder.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let draft = folder.path().join("all_reduce_perf");
         let compiled =

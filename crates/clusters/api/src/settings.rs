@@ -72,7 +72,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         System::new(Self::KIND, self)
     }
 
-    /// The settings in the form that a command carries to the agent.
+    /// The settings in the form that commands to the agent contain.
     fn access(&self) -> ClusterAccess {
         ClusterAccess::new(Self::KIND, self)
     }

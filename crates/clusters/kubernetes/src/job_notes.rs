@@ -10,8 +10,8 @@
 //!                  logs/{stream}/end.json
 //! ```
 //!
-//! A piece begins with a line of JSON: the position after it. Two agents that read the same container compete for the name of
-//! the next piece; the loser continues after the winner's piece.
+//! A piece begins with a line of JSON: the position after it. Two agents that read the same container compete for the name of the next
+//! piece; the second one continues after the stored piece.
 
 use std::sync::Arc;
 

@@ -139,7 +139,7 @@ async fn deployed_clusters_conform() {
     let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(""));
     let clusters = FolderDeployment::provider(&world.root, &world.store, Arc::new(SystemClock));
     provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
-    assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
+    assert_eq!(world.has(), [""; 0], "no cluster is left after the suite");
 
     // The suite also runs through the provider of all kinds.
     let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), crate::support::program());
@@ -289,7 +289,7 @@ async fn a_running_deployment_is_stopped_before_the_teardown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn teardowns_are_retried_with_growing_delays_until_nothing_is_left() {
+async fn teardowns_are_retried_with_growing_delays_until_no_resource_is_left() {
     let world = FolderDeployment::new();
     let tries = world.root.path().join("tries");
     let first = format!("echo x >>'{0}'; [[ $(wc -l <'{0}') -ge 3 ]] || exit 1", tries.display());
