@@ -59,7 +59,7 @@ pub(crate) struct Out {
     pub(crate) position: usize,
     used: usize,
     reports: usize,
-    /// A metric was omitted; all later metrics are omitted as well.
+    /// Whether a metric was omitted; all later metrics are omitted as well.
     full: bool,
     left_out: usize,
     names: BTreeSet<Arc<str>>,
@@ -68,7 +68,7 @@ pub(crate) struct Out {
     /// Labels by the hash of their texts.
     recent_labels: Recent<RecentLabels>,
     last_line: u64,
-    /// The metrics are not in the order of their lines.
+    /// Whether the metrics are not in the order of their lines.
     is_unsorted: bool,
     /// Labels of the metric in progress: each name and value behind its length in one byte.
     labels: Vec<u8>,

@@ -40,7 +40,7 @@ pub(crate) struct Layout {
     pub(crate) root: bool,
     /// Power of ten from the printed time to microseconds: 3 for old versions with milliseconds.
     pub(crate) to_us: i32,
-    /// The bandwidths are not derived from the printed time (`-C`).
+    /// Whether the bandwidths are not derived from the printed time (`-C`).
     pub(crate) cpu_time: bool,
     pub(crate) half: Vec<HalfColumn>,
     pub(crate) halves: Halves,

@@ -160,7 +160,7 @@ fn is_readable(value: &str) -> bool {
     !value.is_empty() && value != UNREADABLE
 }
 
-/// Adds a finding for each version and setting whose value changed. Logs of older versions have none of them after the job.
+/// Adds a finding for each version and setting whose value changed. Logs of older versions contain no settings after the job.
 fn compare_settings(before: &Sources, after: &Sources, changes: &mut Changes) {
     for source in SETTINGS {
         let is_known = |sources: &Sources| !sources.of(source).is_empty() && !sources.is_late(source);

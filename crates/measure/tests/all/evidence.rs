@@ -493,7 +493,7 @@ fn a_source_that_did_not_respond_in_time_is_reported_as_missing() {
         "no response within 1.5 s",
     );
     assert_eq!(node(&settings).missing, ["settings before the job: no response within 1.5 s"]);
-    // The version of NCCL is a source of its own: the settings are known without it.
+    // The version of NCCL is a separate source: the settings are read without it.
     let known = with_line(&load, "before", "settings", "iommu=on");
     let nccl = node(&with_line(&known, "before", "nccl", "no response within 1.5 s"));
     assert_eq!(nccl.missing, ["nccl before the job: no response within 1.5 s"]);

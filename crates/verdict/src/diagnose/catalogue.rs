@@ -59,7 +59,7 @@ pub struct CausePhrase {
     pub text: &'static str,
     /// Meaning of a line with this phrase.
     pub sign: Sign,
-    /// The word after the phrase is the affected host.
+    /// Whether the word after the phrase is the affected host.
     pub names_host: bool,
 }
 

@@ -104,7 +104,7 @@ fn rules_that_need_a_direction_never_pass_a_metric_without_one() {
 
 /// A criterion without a bound does not replace the program's own result.
 #[test]
-fn a_failed_statement_of_the_program_fails_with_a_criterion_that_bounds_nothing() {
+fn a_failed_statement_of_the_program_fails_with_a_criterion_without_a_bound() {
     let mut reading = eight([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
     for metric in &mut reading.metrics {
         (metric.better, metric.unit) = (Better::Exact, "1".into());
@@ -154,7 +154,7 @@ fn missing_evidence_never_passes() {
         let no_bound_missed = MetricCriterion { ceiling: Some(200.0), ..criterion() };
         inconclusive(&reading, no_bound_missed, code);
     }
-    // A floor in GB/s says nothing about a value in an unknown unit, which may be larger or smaller.
+    // A floor in GB/s is not comparable with a value in an unknown unit, which may be larger or smaller.
     let mut other_unit = healthy();
     other_unit.metrics.iter_mut().for_each(|metric| metric.unit = "furlong".into());
     let judgement = by(&other_unit, MetricCriterion { floor: Some(1e6), ..criterion() });
@@ -372,7 +372,7 @@ fn two_values_of_one_metric_never_pass() {
     let again = log("rtt_us=4.2\nCHECK_PASS\nrtt_us=3.9\nCHECK_PASS\n");
     assert_eq!(again.metrics[1].labels["repetition"], "2");
     assert_eq!(by(&again, bounded.clone()).verdict, Verdict::Pass);
-    // Only keys that a criterion selects are judged, also beside a baseline.
+    // Only keys that a criterion selects are judged, also with a baseline.
     let none = Criteria::named("test");
     let judgement = judged(&twice, Some(&none), Some(&learned(&[healthy()])));
     assert!(!codes(&judgement).contains(&"AMBIGUOUS"), "{judgement:?}");
