@@ -1,5 +1,4 @@
-//! Standard output and standard error. Both may be closed or full at any time; neither may end a run, because a run
-//! holds a cluster.
+//! Standard output and standard error. Both may be closed or full at any time; neither may end a run, because a run occupies a cluster.
 
 use std::{
     fmt,

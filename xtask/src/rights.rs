@@ -35,7 +35,7 @@ struct Rights {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServiceRights {
-    /// Service whose image it runs, if it has no image of its own.
+    /// Service whose image this service runs; absent for a service with a separate image.
     image: Option<String>,
     /// Memory limit of its container; services that read the measurements of whole clusters need more than the default.
     #[serde(default)]

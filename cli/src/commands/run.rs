@@ -151,7 +151,7 @@ async fn drive(
     first: Option<Fact>,
     output: Output,
 ) -> Result<Exit, CliError> {
-    // One trace from the request to the verdict: every event carries its context.
+    // One trace from the request to the verdict: every event contains its context.
     let span = info_span!("run", run.id = %run);
     driving(data, run, claim, first, output).instrument(span).await
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 const NVIDIA_SMI: &str = r#"#!/bin/bash
 errors=$(cat "$FOLDER/errors" 2>/dev/null || echo 0)
 case "$1" in
-  # As drivers before 570.
+  # Responds like drivers before 570.
   --query-gpu=*gpu_recovery_action*)
     echo 'Field "gpu_recovery_action" is not a valid field to query.'
     exit 2 ;;

@@ -1,4 +1,4 @@
-//! Kills at any point, then `--resume`: no second build, cluster or job, no lost log, nothing left running.
+//! Kills at any point, then `--resume`: no second build, cluster or job, no lost log, no process left running.
 
 use crate::support::{Lab, json, signal, wait_for};
 

@@ -130,7 +130,8 @@ impl Out {
         Put { out: self, kept, whole: false }
     }
 
-    /// Counts a value instead of adding it, if the memory limit is reached. A reader can omit the work for its name and unit.
+    /// Counts a value instead of adding it, if the memory limit is reached; returns whether it is. A reader can omit the work for its name
+    /// and unit.
     #[inline]
     pub(crate) fn omit(&mut self) -> bool {
         self.full |= self.used + METRIC > MAX_BYTES;

@@ -187,8 +187,7 @@ impl HalfColumn {
     }
 }
 
-/// Reads the line above the header, `out-of-place    in-place`: the placements it names, if it contains
-/// nothing else.
+/// Reads the line above the header, `out-of-place    in-place`: the placements it names, if it contains no other text.
 pub(crate) fn placement(line: &[u8]) -> Option<Halves> {
     let mut found = None;
     for word in Words::new(line, 0) {

@@ -80,7 +80,7 @@ pub struct LogSummary<'a> {
     pub verdict: Verdict,
     /// Code of the most severe reason; empty without a reason.
     pub code: &'a str,
-    /// Level beside its standard, `151 of 356 GB/s, 57 % lower`, or else the most severe reason.
+    /// Level and its standard, `151 of 356 GB/s, 57 % lower`, or else the most severe reason.
     pub text: String,
     /// Ratio of the measured level to the standard; 1 if unknown.
     part: f64,
@@ -211,7 +211,7 @@ impl Level {
         format!("{subject} {measured} GB/s{at}, {distance} the {what} of {standard} GB/s; {affected}")
     }
 
-    /// The level beside its standard, such as `151 of 356 GB/s, 57 % lower`.
+    /// The level and its standard, such as `151 of 356 GB/s, 57 % lower`.
     fn short(&self) -> String {
         let Self { at, measured, standard, .. } = self;
         let distance = match (measured / standard - 1.0) * 100.0 {

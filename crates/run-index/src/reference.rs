@@ -37,8 +37,8 @@ pub enum NoReference {
 }
 
 impl RunIndex {
-    /// The baseline for a workflow's runs if this run were pinned. The run must be closed and passed, and
-    /// have measured what the workflow measures now. Without `workflow`, uses the run's own workflow.
+    /// The baseline for a workflow's runs if this run were pinned. The run must be closed and passed, and its measurements must be those of
+    /// the current workflow. Without `workflow`, uses the run's own workflow.
     ///
     /// # Errors
     /// Returns an error if the run is unsuitable or the query fails.

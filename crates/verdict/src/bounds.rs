@@ -96,7 +96,7 @@ pub struct Bounds<'a> {
     pub reference: Option<Cow<'a, Reference>>,
     /// Highest bus bandwidth that the network permits, GB/s.
     pub limit: Option<f64>,
-    /// The criteria bound only other collectives or numbers of ranks.
+    /// Whether the criteria bound only other collectives or numbers of ranks.
     pub inapplicable: bool,
 }
 

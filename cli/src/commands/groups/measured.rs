@@ -52,7 +52,7 @@ pub(super) fn hosts(log: &Path) -> Result<Vec<String>, String> {
     let hosts: BTreeSet<_> = devices.map(|device| device.host.clone()).collect();
     if hosts.is_empty() {
         return Err(format!(
-            "members: {} names no nodes; list the members of the group beside it",
+            "members: {} names no nodes; list the members of the group next to it",
             log.display()
         ));
     }

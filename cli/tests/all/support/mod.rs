@@ -217,7 +217,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         left
     }
 
-    /// Checks that nothing is left running, and waits at most 30 s for processes that are ending.
+    /// Checks that no process is left running, and waits at most 30 s for processes that are ending.
     pub fn assert_nothing_left(&self) {
         wait_for("every process to end", || self.left_running().is_empty());
     }

@@ -111,7 +111,7 @@ pub fn wrong(cluster: &Cluster, why: &str) -> PortError {
 pub struct ProblemList(SettingsProblems);
 
 impl ProblemList {
-    /// Adds a problem under the name of its field; `None` adds nothing.
+    /// Adds a problem under the name of its field; `None` has no effect.
     pub fn add(&mut self, field: &str, problem: Option<String>) {
         self.0.extend(problem.map(|problem| (field.to_owned(), problem)));
     }

@@ -23,7 +23,7 @@ pub struct Slurm {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub ranks_per_node: u32,
-    /// A folder that the agent's host and every node share under this path, without `%` and `\`. It holds
+    /// A folder that the agent's host and every node share under this path, without `%` and `\`. It contains
     /// images, marks and output of jobs.
     pub shared_folder: String,
     /// Partition (`--partition`).

@@ -155,7 +155,7 @@ const SETTINGS: [&str; 2] = ["settings", "nccl"];
 /// Value of a version or setting that could not be read.
 const UNREADABLE: &str = "unreadable";
 
-/// Earlier probes printed an empty value if a version could not be read.
+/// Whether a version could be read; otherwise earlier probes printed an empty value.
 fn is_readable(value: &str) -> bool {
     !value.is_empty() && value != UNREADABLE
 }

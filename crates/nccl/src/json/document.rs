@@ -19,8 +19,8 @@ pub(crate) struct JsonDocument {
     tables: Tables,
     /// Number of objects started.
     objects: u64,
-    /// The times of a process exceeded the budget. Times of only some processes would identify the wrong one, and a mix of rows with and
-    /// without times would be misleading.
+    /// Whether the times of a process exceeded the budget. Times of only some processes would identify the wrong one, and a mix of rows
+    /// with and without times would be misleading.
     no_times: bool,
     problem: Option<&'static str>,
 }
@@ -145,7 +145,7 @@ impl JsonDocument {
                     }
                     Ok(())
                 }),
-                // The environment may hold secrets and is skipped.
+                // The environment may contain secrets and is skipped.
                 _ => tokens.skip(),
             }
         })

@@ -16,7 +16,7 @@ pub struct PairResult {
     pub b: String,
     /// Bus bandwidth on the plateau, GB/s.
     pub busbw: f64,
-    /// The run completed with correct results. Otherwise it counts as degraded.
+    /// Whether the run completed with correct results. Otherwise it counts as degraded.
     pub ok: bool,
 }
 

@@ -398,7 +398,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert_eq!(listed[0].name, format!("{}-kept", first.name));
     assert_eq!(listed[0].expires_at, Some(world.clock.now() + month));
 
-    // Later runs create only machines; a repeated command changes nothing.
+    // Later runs create only machines; a repeated command has no effect.
     let second = order_of(&world, "night-2", |deploy| {
         deploy.substitutions.insert("_NODES".to_owned(), "8".to_owned());
     });
