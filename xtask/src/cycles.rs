@@ -40,13 +40,15 @@ pub fn check(root: &Path) -> Result<(), String> {
                 .iter()
                 .map(|file| file.strip_prefix(root).unwrap_or(file).display().to_string())
                 .collect();
-            cycles.push(format!("these files import each other in a cycle: {}; move the shared items into a separate file", files.join(", ")));
+            cycles.push(format!(
+                "these files import each other in a cycle: {}; move the shared items into a separate file",
+                files.join(", ")
+            ));
         }
     }
     if cycles.is_empty() { Ok(()) } else { Err(cycles.join("\n")) }
 }
 
-/// The folders with a manifest.
 fn manifests(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     if folder.join("Cargo.toml").is_file() {
         found.push(folder.to_owned());

@@ -78,12 +78,11 @@ struct Grant {
     /// Prefixes of names; without prefixes and stages the grant is on the whole bucket.
     #[serde(default)]
     below: Vec<String>,
-    /// Stages of runs.
     #[serde(default)]
     stages: Vec<String>,
 }
 
-/// Checks the rules.
+/// Checks `infra/rights.json` against the rules.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or a rule is broken.

@@ -96,5 +96,8 @@ pub fn is_of_check(file: &str, check: CheckIndex) -> bool {
 
 /// Returns an error if no log exists.
 pub fn ended(run: &RunId, nothing: bool) -> Result<Exit, CliError> {
-    if nothing { Err(CliError::usage(format!("{run} has no logs yet"))) } else { Ok(Exit::Pass) }
+    match nothing {
+        true => Err(CliError::usage(format!("{run} has no logs yet; `burnin show {run}` shows its stage"))),
+        false => Ok(Exit::Pass),
+    }
 }

@@ -111,7 +111,6 @@ fn starts(offered: &Offered, now: Timestamp) -> String {
     text
 }
 
-/// A line of the plan.
 struct PlanLine {
     stage: Stage,
     limit: StepLimit,

@@ -94,7 +94,7 @@ pub async fn logs(data: DataFolder, run: &RunId, name: Option<&str>) -> Result<E
     let logs = data.view().logs(run).await.map_err(CliError::infrastructure)?;
     let logs = logs.ok_or_else(|| data.unknown(run))?;
     if logs.files.is_empty() {
-        return Err(CliError::usage(format!("{run} has no logs yet")));
+        return Err(CliError::usage(format!("{run} has no logs yet; `burnin show {run}` shows its stage")));
     }
     let Some(name) = name else {
         let line = |log: &RunLog| format!("{}  {}\n", log.file.name, report::size(log.file.size_bytes));

@@ -87,7 +87,7 @@ fn measured(
         return Err(format!("it is a run of {own}; expected a run of {wanted}"));
     }
     if state.closed.is_none() {
-        return Err("the run is not closed yet".to_owned());
+        return Err("the run is not closed yet; pin it after its end".to_owned());
     }
     if !state.workflow.checks.is_empty() {
         return Err(format!(
@@ -95,7 +95,7 @@ fn measured(
              `baseline`"
         ));
     }
-    let reached = state.verdict().ok_or("the run has no verdict")?;
+    let reached = state.verdict().ok_or("the run has no verdict; pin a run that passed")?;
     if reached.verdict != Verdict::Pass {
         return Err(format!("its verdict is {}; only a run that passed can be a reference", reached.verdict));
     }

@@ -20,7 +20,6 @@ pub struct Elsewhere {
     pub report: Option<String>,
 }
 
-/// A run with the data of its report.
 pub struct RunReport {
     /// Complete ledger, in order.
     pub records: Vec<Record>,

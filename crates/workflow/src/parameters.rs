@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 
 use crate::document::{FileProblem, FileProblems, MAX_DEPTH, YamlDocument};
 
-/// A user's values file.
 pub(crate) struct ValuesFile<'a> {
     document: &'a YamlDocument,
     substitutions: BTreeMap<String, String>,

@@ -48,7 +48,6 @@ pub struct KubernetesJobs {
     pace: PollPace,
 }
 
-/// A job on its cluster.
 struct JobContext {
     settings: Kubernetes,
     cluster: api::NamespacedCluster,

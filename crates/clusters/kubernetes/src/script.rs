@@ -191,7 +191,6 @@ fn rank(job: &JobSpec, settings: &Kubernetes) -> String {
     )
 }
 
-/// Environment variables of the script.
 pub fn environment<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
     let replicated = names::REPLICATED;
     // Pattern of the pod names, with a placeholder for the pod's index.
