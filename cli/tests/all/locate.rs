@@ -283,7 +283,7 @@ fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
     let value = |bad| log(if bad { "high.txt" } else { "low.txt" }, osu(if bad { 31.0 } else { 20.5 }));
     let (_, located, _) = searched(&nodes(16), Some(&reference), "node-02", value);
     assert_eq!(located["suspects"][0]["host"], "node-02", "{located}");
-    // A program that failed is a degraded test; so is a result that the program itself calls invalid.
+    // A failed program counts as a degraded test, as does a result that the program itself calls invalid.
     let reference = json!({"value": 500.0, "unit": "GFLOP/s"});
     let invalid = "HPCG-Benchmark\nFinal Summary::HPCG result is=INVALID.\n";
     let value =

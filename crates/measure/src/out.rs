@@ -270,8 +270,8 @@ impl Out {
         (labels, bytes)
     }
 
-    /// Reserves memory for the metrics of the rest of the log, if its length is known: growing step by step would copy them and
-    /// use new pages of memory again and again.
+    /// Reserves memory for the metrics of the rest of the log, if its length is known: growing step by step would copy them and use new
+    /// pages of memory repeatedly.
     #[cold]
     fn grow(&mut self) {
         let count = self.reading.metrics.len();

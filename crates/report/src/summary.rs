@@ -149,7 +149,7 @@ pub fn next(story: &Story<'_>) -> Option<String> {
 
 /// Next step of a code; `None` if the code needs no action.
 pub fn action(story: &Story<'_>, code: &str) -> Option<String> {
-    // If both kinds of benchmarks use the code, the entry of this kind.
+    // If both kinds of benchmarks use the code, select the entry of this kind.
     let metrics = story.logs.iter().all(|log| log.reading.tables.is_empty());
     let entries = reasons::entries(code);
     let entry = entries.iter().find(|entry| entry.metrics == metrics).or(entries.first())?;
@@ -190,7 +190,7 @@ impl Level {
             return at_floor(table, collective);
         }
         let candidates = [("BASELINE", "baseline", baseline()), ("REFERENCE", "reference", reference())];
-        // The standard that the reason names, else the strictest one.
+        // Select the standard that the reason names, or else the strictest one.
         let named = candidates.iter().find(|(part, _, value)| code.ends_with(part) && value.is_some());
         let chosen = named.or_else(|| candidates.iter().find(|(.., value)| value.is_some()));
         let Some((_, what, Some(standard))) = chosen else { return at_floor(table, collective) };

@@ -192,7 +192,7 @@ mod tests {
             let suspects = super::tests::located(&one, &[]).suspects;
             let hosts: Vec<_> = suspects.iter().map(|suspect| suspect.host.as_deref()).collect();
             assert_eq!(hosts, [Some("n3")]);
-            // Pairs of GPUs without a connection have no value either, and a reason.
+            // Pairs of GPUs without a connection have a reason instead of a value.
             for metric in one.metrics.iter_mut().filter(|metric| metric.value.is_none()) {
                 metric.unmeasurable = Some("N/A".into());
             }
