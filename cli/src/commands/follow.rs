@@ -96,8 +96,8 @@ pub fn is_of_check(file: &str, check: CheckIndex) -> bool {
 
 /// Returns an error if no log exists.
 pub fn ended(run: &RunId, nothing: bool) -> Result<Exit, CliError> {
-    match nothing {
-        true => Err(CliError::usage(format!("{run} has no logs yet; `burnin show {run}` shows its stage"))),
-        false => Ok(Exit::Pass),
+    if nothing {
+        return Err(CliError::usage(format!("{run} has no logs yet; `burnin show {run}` shows its stage")));
     }
+    Ok(Exit::Pass)
 }
