@@ -58,7 +58,7 @@ impl Server {
         self.client.request(method, url)
     }
 
-    /// Sends a request: again with a new token if the token has expired, and again after a pause if the server has too many requests.
+    /// Sends a request: again with a new token if the token has expired, and again after a pause if the response is 429.
     ///
     /// # Errors
     /// Returns an error if no response arrives, or if the server reports a problem.

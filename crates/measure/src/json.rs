@@ -157,7 +157,7 @@ impl<'a> Document<'a> {
     #[inline]
     fn push(&mut self, start: usize, end: usize, kind: JsonKind) -> Option<usize> {
         if self.nodes.len() == NODES {
-            return self.fail(start, "the JSON document has too many values");
+            return self.fail(start, "the JSON document has more than 300000 values and keys");
         }
         // The text is shorter than 4 GiB.
         let line = self.breaks as u32;

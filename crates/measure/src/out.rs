@@ -32,8 +32,8 @@ const FINDING: usize = size_of::<Finding>() * 2 + 2 * OVERHEAD;
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
 pub(crate) const SHORT: usize = 200;
-/// Memory of the first B-tree node of a map with labels, bytes. Metrics that share a map are charged for their own, so that the
-/// number of kept metrics does not depend on the order of a log.
+/// Memory of the first B-tree node of a map with labels, bytes. Every metric is charged for a map, even if it shares one, so
+/// that the number of kept metrics does not depend on the order of a log.
 const LABELS: usize = 640;
 /// Allocator overhead of one allocation, bytes.
 const OVERHEAD: usize = 32;
@@ -70,7 +70,7 @@ pub(crate) struct Out {
     last_line: u64,
     /// Whether the metrics are not in the order of their lines.
     is_unsorted: bool,
-    /// Labels of the metric in progress: each name and value behind its length in one byte.
+    /// Labels of the metric in progress: each name and value follows its length in one byte.
     labels: Vec<u8>,
     /// Buffer for a name.
     text: String,
