@@ -25,7 +25,7 @@ bed=$(mktemp -d)
 # Keeps Ansible's own files out of the home folder.
 export BED_DIR=$bed/machines ANSIBLE_HOME=$bed/ansible
 trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed"' EXIT
-# The lint runs on a copy, because it creates a folder beside its input.
+# The lint runs on a copy, because it creates a folder next to its input.
 cp -r "$flow" "$bed/lint"
 (cd "$bed/lint" && ansible-lint --nocolor -q -c .ansible-lint playbooks)
 for play in "$flow"/playbooks/*.yml; do

@@ -16,9 +16,9 @@ done
 RUSTC_WORKSPACE_WRAPPER=$(dirname "$(rustup which cargo-clippy)")/clippy-driver
 export RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked --document-private-items "${selected[@]}"
-# The procedures may not be redistributed: only the maintainers' hosts have them, beside the checkout.
+# The procedures may not be redistributed: only the maintainers' hosts have them, next to the checkout.
 if [[ -d ../shared/reference/procedures ]]; then
   python3 .ci/procedures.py ../shared/reference/procedures
 else
-  echo "skipped: check that docs/PROCEDURES.md names every step, because the procedures are not beside this checkout"
+  echo "skipped: check that docs/PROCEDURES.md names every step, because the procedures are not next to this checkout"
 fi

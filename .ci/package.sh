@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the Debian package on a host of its own (an overlay over this one): install, start as the unit does, upgrade with changed
+# Tests the Debian package on a separate simulated host (an overlay over this one): install, start as the unit does, upgrade with changed
 # configuration, remove and purge. The package has the development build; packaging/release.sh makes the real one.
 set -euo pipefail
 skip() { echo "skipped: the Debian package, because $*"; exit 77; }

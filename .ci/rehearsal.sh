@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the services of the Terraform plan against stand-ins that check each request against the plan's grants; then removes each grant in
-# turn, after which the rehearsal must fail. Compares docs/RIGHTS.md with the result; --write updates it.
+# Runs the services of the Terraform plan against stand-ins that check each request against the plan's grants; then removes the grants one
+# at a time; without any one of them the rehearsal must fail. Compares docs/RIGHTS.md with the result; --write updates it.
 set -euo pipefail
 . .ci/terraform.sh
 . .ci/packages.sh

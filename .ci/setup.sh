@@ -10,7 +10,7 @@ type -P tar bash sha256sum cc kill grep git openssl >/dev/null ||
 if ! { type -P python3 ssh && python3 -c 'import ensurepip'; } >/dev/null 2>&1 && [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null; then
   apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-venv openssh-client
 fi
-# Packages of all selected gates are installed here: gates that run beside others install none. A gate without its
+# Packages of all selected gates are installed here: gates that run at the same time as others install no packages. A gate without its
 # packages prints why it is skipped.
 . .ci/packages.sh
 packages=()

@@ -5,4 +5,4 @@ set -euo pipefail
 cargo nextest run "${built[@]}" --no-fail-fast --test-threads "$(($(nproc) + 1))"
 # nextest hides the output of passed tests, so skipped parts are listed here.
 [[ -d ../shared/nccl-samples/public ]] ||
-  echo "skipped: 1 test's public logs, because they may not be redistributed and are not beside this checkout"
+  echo "skipped: 1 test's public logs, because they may not be redistributed and are not next to this checkout"

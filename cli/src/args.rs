@@ -25,8 +25,8 @@ pub struct Cli {
     #[arg(long, global = true, env = "BURNIN_DATA", default_value = ".burnin", value_name = "DIR")]
     pub data: PathBuf,
 
-    /// Execute the command on a server instead of this machine: the deployed gateway, or a `burnin up`. For run, runs, show,
-    /// explain, replay, cancel, logs, and baseline pin, unpin and pins. The token is BURNIN_TOKEN, or that of your own `burnin up`.
+    /// Execute the command on a server instead of this machine: the deployed gateway, or a `burnin up`. Supported by run, runs, show,
+    /// explain, replay, cancel, logs, and baseline pin, unpin and pins. The token comes from BURNIN_TOKEN, or from your own `burnin up`.
     #[arg(long, global = true, env = "BURNIN_SERVER", value_name = "URL", value_parser = crate::server::address)]
     pub server: Option<reqwest::Url>,
 
@@ -34,7 +34,7 @@ pub struct Cli {
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// Log more to standard error; repeat it for details.
+    /// Log more to standard error; repeat the flag for more detail.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 
@@ -58,7 +58,7 @@ pub enum CliCommand {
         /// Target of the workflow; default: the Slurm cluster of this host, otherwise this host.
         #[arg(value_enum, value_name = "KIND")]
         kind: Option<InitKind>,
-        /// Folder of the files; `burnin up` serves `workflows`.
+        /// Folder for the files; `burnin up` serves the folder `workflows` by default.
         #[arg(long, default_value = "workflows", value_name = "DIR")]
         folder: PathBuf,
         /// Overwrite existing files.
@@ -188,8 +188,8 @@ pub enum CliCommand {
         #[arg(long, value_name = "FILE")]
         save: Option<PathBuf>,
     },
-    /// Verify an exported file offline: the signature, every byte, and that the ledger gives the stated result. Exit code 1 if
-    /// verification fails.
+    /// Verify an exported file offline: the signature, every byte, and the result of the replayed ledger. Exit code 1 if verification
+    /// fails.
     Verify {
         /// Exported file, as written by `burnin export`.
         bundle: PathBuf,
@@ -248,7 +248,7 @@ pub enum CliCommand {
         #[arg(add = complete::runs())]
         run: RunId,
     },
-    /// Parse logs of nccl-tests and of the other benchmarks in docs/METRICS.md. Exit code 2 if nothing was read from a log.
+    /// Parse logs of nccl-tests and of the other benchmarks in docs/METRICS.md. Exit code 2 if a log contains no table, metric or finding.
     Parse {
         /// Log files, text or JSON, plain or gzip; `-` reads standard input.
         #[arg(required = true, value_name = "FILE")]
@@ -320,8 +320,8 @@ pub enum CliCommand {
         #[arg(long, value_enum, default_value_t = ComparisonForm::Human)]
         output: ComparisonForm,
     },
-    /// Compare versions and settings of the nodes and GPUs of a run or of logs, differences first, then with minimum versions. Exit code
-    /// 1 if values differ or a version is below its minimum, 2 if a part of the nodes cannot be compared.
+    /// Compare versions and settings of the nodes and GPUs of a run or of logs: first with each other, then with minimum versions. Exit
+    /// code 1 if values differ or a version is below its minimum, 2 if a part of the nodes cannot be compared.
     Audit {
         /// Run id, prefix of a run id, or `latest`; or logs with hardware evidence.
         #[arg(required = true, value_name = "RUN|LOG", add = complete::runs())]
@@ -331,7 +331,7 @@ pub enum CliCommand {
         output: Output,
     },
     /// List the nodes of existing clusters: good, suspected, drained, in re-test, returned or failed again, with dates and evidence. Exit
-    /// code 1 if a node is neither good nor returned.
+    /// code 1 if at least one node is neither good nor returned.
     Nodes {
         /// Only the nodes of this cluster.
         #[arg(long, value_name = "NAME")]
@@ -376,8 +376,8 @@ pub enum CliCommand {
     },
     /// Locate the slow rank, GPU or node. Exit code 0 healthy, 1 located, 2 not located.
     Locate {
-        /// One nccl-tests JSON file with per-process times (`-I 1 -J`, best with `-z 3`), or the logs of pair tests of any program. A log
-        /// that names no node has the name of the file, `n1,n2.log`.
+        /// One nccl-tests JSON file with per-process times (`-I 1 -J`, best with `-z 3`), or the logs of pair tests of any program. Name a
+        /// log without node names after its nodes: `n1,n2.log`.
         #[arg(required_unless_present = "groups", value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Healthy run of the same shape. Repeatable.

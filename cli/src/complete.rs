@@ -18,7 +18,7 @@ use clap_complete::{
 
 /// Maximum number of run ids; older runs are left out.
 const RUNS: usize = 200;
-/// Variable with which the shell's script calls this program.
+/// Environment variable that the shell's completion script sets when it calls this program.
 pub const VARIABLE: &str = "BURNIN_COMPLETE";
 
 /// The script that registers the completions of a shell; `None` for a shell without dynamic completions.
@@ -67,7 +67,7 @@ pub fn workflow_files_or_paths() -> ArgValueCompleter {
     })
 }
 
-/// Checks of the run that the command line names, otherwise of the newest runs.
+/// Checks of the run that the command line names, or of the newest runs.
 pub fn checks() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let data = data_folder();

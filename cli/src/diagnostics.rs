@@ -33,7 +33,7 @@ fn one(problem: &FileProblem, severity: ProblemSeverity, renderer: &Renderer) ->
     let title = clean(&format!("{field}{message}"));
     let (file, help) = (clean(file), clean(help));
     let source = excerpt.as_ref().zip(*position).map(|(excerpt, position)| (Marked::of(excerpt), position));
-    // Without an excerpt the file is a part of the title, where the position would otherwise be absent.
+    // The excerpt shows the position; without an excerpt the title must contain it.
     let title = match (&source, position) {
         (Some(_), _) => title,
         (None, Some(at)) => format!("{file}:{}:{}: {title}", at.line, at.column),

@@ -30,7 +30,7 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
-    /// Exit code of a closed run.
+    /// Exit code for the conclusion and the verdict of a closed run.
     pub fn of(state: &RunState) -> Self {
         let conclusion = state.settled.as_ref().map_or("open", |(conclusion, _)| conclusion.as_str());
         Self::of_result(conclusion, state.verdict().map(|reached| reached.verdict))
@@ -55,7 +55,7 @@ impl Exit {
 #[derive(Debug)]
 pub struct CliError {
     pub message: String,
-    /// Problems of files; if there are any, they are the message.
+    /// Problems of files; if present, they are reported instead of `message`.
     pub problems: Vec<FileProblem>,
     pub exit: Exit,
 }

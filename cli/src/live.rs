@@ -98,7 +98,7 @@ impl LiveOutput {
             let file = format!("{}/{}", id.attempt, written.name);
             let followed = self.files.entry(file.clone()).or_default();
             if written.size_bytes.is_some_and(|size| size < followed.offset) {
-                *followed = FollowedFile::default(); // replaced by a rotation
+                *followed = FollowedFile::default(); // log rotation has replaced the file
             }
             let size = written.size_bytes.unwrap_or(u64::MAX);
             let body =

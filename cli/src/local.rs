@@ -39,8 +39,8 @@ use crate::{
 const LOOK: Span = Span::from_millis(25);
 /// Interval between unconditional wake-ups of a run.
 pub const TICK: Span = Span::from_millis(250);
-/// Interval between listings of the ledger without news: the delay until another process's cancel is noticed. Only cancels come
-/// from other processes, because this one holds the run's lock.
+/// Interval between listings of a ledger without new facts: the delay until another process's cancel is noticed. Only cancels come from
+/// other processes, because this one holds the run's lock.
 const REFRESH: Span = Span::from_secs(1);
 /// Maximum time for the subscribers to a run's end to record it. A cancelled soak loads the measurements of its rounds at its end.
 const LAST_WORDS: Duration = Duration::from_secs(30);
@@ -269,7 +269,7 @@ impl LocalServices {
     pub async fn tick(&self) {
         loop {
             let why = match self.services.conductor.wake(&self.run, Input::Tick).await {
-                // A run is unknown until its first record.
+                // The ledger is absent until the first record of the run.
                 Ok(Woken::Unknown) if self.states.borrow().is_some() => {
                     Some("its ledger is absent".to_owned())
                 }
@@ -283,7 +283,7 @@ impl LocalServices {
         }
     }
 
-    /// The run's limits; `None` until its first record.
+    /// Limits from the workflow; `None` until the first record of the run.
     pub fn limits(&self) -> Option<Limits> {
         self.states.borrow().as_ref().map(|state| state.workflow.limits)
     }
@@ -293,8 +293,8 @@ impl LocalServices {
         self.outages.lasting(patience)
     }
 
-    /// Stops the services of a closed run. Publishes the end again, because an earlier publication may have been
-    /// interrupted, and waits at most 30 s for the subscribers to record it. Loads that are left then are those of an unfinished run.
+    /// Stops the services of a closed run. Publishes the end again, because an earlier publication may have been interrupted, and waits at
+    /// most 30 s for the subscribers to record it. `burnin run --resume` completes the remaining loads.
     pub async fn end(self) -> Result<(), CliError> {
         let Self { services, run, .. } = &self;
         let end = Instant::now() + LAST_WORDS;
@@ -306,7 +306,7 @@ impl LocalServices {
         services.bus.finish(end.saturating_duration_since(Instant::now())).await;
         if services.conductor.is_loading(run) {
             note(format_args!(
-                "  {run}: not all measurements are in {} yet; `burnin run --resume {run}` loads the others",
+                "  {run}: not all measurements are in {} yet; `burnin run --resume {run}` loads the rest",
                 services.warehouse
             ));
         }

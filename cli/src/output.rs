@@ -1,5 +1,4 @@
-//! Standard output and standard error. Both may be closed or full at any time; neither may end a run, because a run
-//! holds a cluster.
+//! Standard output and standard error. Both may be closed or full at any time; neither may end a run, because a run occupies a cluster.
 
 use std::{
     fmt,
@@ -27,7 +26,7 @@ use crate::{
 /// First failed write to standard output, except a broken pipe.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Standard output is a pipe whose reader has ended.
+/// Whether standard output is a pipe whose reader has ended.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Whether standard output is a broken pipe, which ends a command that prints continuously.
@@ -133,7 +132,7 @@ pub fn choose(colours: ColourChoice, quiet: bool) {
     let _ = CHOICE.set((colours, quiet)); // a second call has the same values
 }
 
-/// Whether progress is shown.
+/// Whether `--quiet` is given: no progress is shown.
 pub fn is_quiet() -> bool {
     CHOICE.get().is_some_and(|(_, quiet)| *quiet)
 }
@@ -192,17 +191,17 @@ pub fn wrapped(head: &str, text: &str) -> String {
     }
 }
 
-/// A moment in the reader's time zone with UTC beside it: `2026-11-20 03:00:00 +01:00 (02:00:00 UTC)`.
+/// A moment in the reader's time zone and in UTC: `2026-11-20 03:00:00 +01:00 (02:00:00 UTC)`.
 pub fn local(at: Timestamp) -> String {
     with_utc(at, "%Y-%m-%d %H:%M:%S %:z", "%H:%M:%S")
 }
 
-/// A moment in the reader's time zone to the minute, with UTC beside it. `date`: format of the date.
+/// A moment in the reader's time zone and in UTC, to the minute. `date`: format of the date.
 pub fn local_and_utc(at: Timestamp, date: &str) -> String {
     with_utc(at, &format!("{date} %H:%M"), "%H:%M")
 }
 
-/// A moment for a person: on a terminal in the reader's time zone with UTC beside it, otherwise exact and in UTC.
+/// A moment for a person: on a terminal in the reader's time zone and in UTC, otherwise only in UTC and exact.
 pub fn moment(at: Timestamp) -> String {
     if io::stdout().is_terminal() { local(at) } else { at.to_string() }
 }
@@ -210,7 +209,7 @@ pub fn moment(at: Timestamp) -> String {
 fn with_utc(at: Timestamp, format: &str, time: &str) -> String {
     let Some(here) = zoned(at) else { return at.to_string() };
     let utc = here.to_utc();
-    // A file or a pipe has no reader with a time zone.
+    // The time zone of the later reader of a file or a pipe is unknown.
     if here.offset().local_minus_utc() == 0 || !io::stdout().is_terminal() {
         return format!("{} UTC", utc.format(format.trim_end_matches(" %:z")));
     }

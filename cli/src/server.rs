@@ -58,10 +58,10 @@ impl Server {
         self.client.request(method, url)
     }
 
-    /// Sends a request: again with a new token if the token has expired, and again after a pause if the server has too many requests.
+    /// Sends a request: again with a new token if the token has expired, and again after a pause if the response is 429.
     ///
     /// # Errors
-    /// Returns an error if there is no response, or if the server reports a problem.
+    /// Returns an error if no response arrives, or if the server reports a problem.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, CliError> {
         if self.authorization().is_none() {
             self.renew().await?;
@@ -119,7 +119,7 @@ impl Server {
     /// Sends a request and reads the JSON of its response.
     ///
     /// # Errors
-    /// Returns an error if there is no valid response of this API, or if the server reports a problem.
+    /// Returns an error if no valid response of this API arrives, or if the server reports a problem.
     pub async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CliError> {
         let text = self.send(request).await?.text().await.map_err(|error| self.lost(&error.without_url()))?;
         serde_json::from_str(&text).map_err(|error| CliError {

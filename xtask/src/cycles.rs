@@ -40,13 +40,15 @@ pub fn check(root: &Path) -> Result<(), String> {
                 .iter()
                 .map(|file| file.strip_prefix(root).unwrap_or(file).display().to_string())
                 .collect();
-            cycles.push(format!("these files import each other in a cycle: {}; move the shared items into a file of their own", files.join(", ")));
+            cycles.push(format!(
+                "these files import each other in a cycle: {}; move the shared items into a separate file",
+                files.join(", ")
+            ));
         }
     }
     if cycles.is_empty() { Ok(()) } else { Err(cycles.join("\n")) }
 }
 
-/// The folders with a manifest.
 fn manifests(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     if folder.join("Cargo.toml").is_file() {
         found.push(folder.to_owned());
@@ -61,7 +63,7 @@ fn manifests(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Groups of files in the folder `src` of a crate of which each imports each other one, directly or through others.
+/// Groups of files in the folder `src` of a crate in which each file imports every other one, directly or through others.
 fn cycles_of(src: &Path) -> Result<Vec<Vec<PathBuf>>, String> {
     let mut modules = BTreeMap::new();
     read_modules(src, &ModulePath::new(), &mut modules)?;
@@ -104,7 +106,7 @@ fn read_modules(
             let mut module = path.clone();
             match name.as_str() {
                 "mod" | "lib" => {}
-                // A program beside a library imports it by its name.
+                // The program of a package imports the library of this package by its name.
                 "main" if folder.join("lib.rs").exists() => continue,
                 "main" => {}
                 _ => module.push(name),

@@ -35,7 +35,7 @@ struct Rights {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServiceRights {
-    /// Service whose image it runs, if it has no image of its own.
+    /// Service whose image this service runs; absent for a service with a separate image.
     image: Option<String>,
     /// Memory limit of its container; services that read the measurements of whole clusters need more than the default.
     #[serde(default)]
@@ -78,12 +78,11 @@ struct Grant {
     /// Prefixes of names; without prefixes and stages the grant is on the whole bucket.
     #[serde(default)]
     below: Vec<String>,
-    /// Stages of runs.
     #[serde(default)]
     stages: Vec<String>,
 }
 
-/// Checks the rules.
+/// Checks `infra/rights.json` against the rules.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or a rule is broken.

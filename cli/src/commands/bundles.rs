@@ -85,7 +85,6 @@ fn read_key(path: &Path) -> io::Result<(String, u32)> {
     Ok((pem, found.permissions().mode() & 0o777))
 }
 
-/// Verifies an exported file.
 pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, CliError> {
     let named =
         |path: &Path, why: &dyn std::fmt::Display| CliError::usage(format!("{}: {why}", path.display()));

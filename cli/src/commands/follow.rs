@@ -62,7 +62,6 @@ pub async fn logs(
     }
 }
 
-/// The logs printed so far.
 #[derive(Default)]
 struct PrintedLogs {
     /// Name of the last printed log: its next lines need no header.
@@ -95,7 +94,10 @@ pub fn is_of_check(file: &str, check: CheckIndex) -> bool {
     attempt.is_some_and(|attempt| attempt.check == check)
 }
 
-/// The result of printing the logs.
+/// Returns an error if no log exists.
 pub fn ended(run: &RunId, nothing: bool) -> Result<Exit, CliError> {
-    if nothing { Err(CliError::usage(format!("{run} has no logs yet"))) } else { Ok(Exit::Pass) }
+    if nothing {
+        return Err(CliError::usage(format!("{run} has no logs yet; `burnin show {run}` shows its stage")));
+    }
+    Ok(Exit::Pass)
 }

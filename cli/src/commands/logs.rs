@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metrics_of_2048_nodes_are_read_and_an_endless_number_is_not() {
+    fn the_metrics_of_2048_nodes_are_read_and_metrics_beyond_the_maximum_are_refused() {
         let (mut room, log, of_a_node) = (RowLimit::default(), Path::new("n1.log"), metrics(8 * 24));
         for _ in 0..2_048 {
             room.take(log, &of_a_node).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_leave_the_room_of_rows_unchanged() {
+    fn metrics_do_not_count_toward_the_maximum_of_rows() {
         let table = |rows| nccl_table(vec![Row::default(); rows]);
         let (mut room, log) = (RowLimit::default(), Path::new("table.log"));
         room.take(log, &metrics(400_000)).unwrap();

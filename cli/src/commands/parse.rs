@@ -29,7 +29,7 @@ pub enum ReadFormat {
     Detected,
     /// A format of docs/METRICS.md.
     Known(&'static measure::Format),
-    /// A declaration of the user's.
+    /// A declaration file of the user.
     Declared(measure::Declared),
 }
 

@@ -39,7 +39,9 @@ pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> 
         Decide::Unpin { workflow, why } => {
             // An invalid name could resolve to another path in the folder.
             if workflow.is_empty() || workflow.contains(['/', '\\', '.']) {
-                return Err(CliError::usage(format!("workflow: `{workflow}` is not a workflow name")));
+                return Err(CliError::usage(format!(
+                    "workflow: `{workflow}` is not a workflow name; `burnin runs` lists the workflows of runs"
+                )));
             }
             match pins.release(&workflow, who(why)).await.map_err(CliError::infrastructure)? {
                 Decided::Now => {

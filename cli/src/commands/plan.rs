@@ -111,7 +111,6 @@ fn starts(offered: &Offered, now: Timestamp) -> String {
     text
 }
 
-/// A line of the plan.
 struct PlanLine {
     stage: Stage,
     limit: StepLimit,
@@ -287,7 +286,7 @@ fn exists(workflow: &Workflow) -> String {
                 _ => "it expires",
             };
             format!(
-                "What will exist: one cluster at a time, at most {} of them, each for at most {}.\n\
+                "Resources: one cluster at a time, at most {} of them, each for at most {}.\n\
                  If every service fails, {dies} after {}.\n",
                 limits.attempts,
                 Span(longest.min(limits.lease.0)),

@@ -120,7 +120,7 @@ async fn follow_run(server: &Server, run: &RunId, expected: Option<Duration>) ->
         match look(server, run, &mut progress).await {
             Ok(Some(detail)) => break detail,
             Ok(None) => (failures, found) = (0, true),
-            // The server does not know the run until its request is recorded.
+            // The server has no such run until the request is recorded.
             Err(error) if (found && error.exit == Exit::Usage) || failures >= FAILURES => {
                 let again = format!("{}; {run} continues: `burnin --server ... show {run}`", error.message);
                 return Err(CliError { message: again, ..error });

@@ -28,6 +28,11 @@ use crate::{
     release::release_directly,
 };
 
+/// Next step for a run that another process drives.
+fn driven(run: &RunId) -> String {
+    format!("wait for its end, or cancel it with `burnin cancel {run}`")
+}
+
 /// Requests a run and drives it until it is closed.
 pub async fn begin(data: DataFolder, resolved: Resolved, output: Output) -> Result<Exit, CliError> {
     let Resolved { workflow, archives, warnings } = resolved;
@@ -40,7 +45,7 @@ pub async fn begin(data: DataFolder, resolved: Resolved, output: Output) -> Resu
     let run = name(&workflow);
     let claim = data
         .claim(&run)?
-        .ok_or_else(|| CliError::usage(format!("{run} is already driven by another process")))?;
+        .ok_or_else(|| CliError::usage(format!("{run} is already driven by another process; {}", driven(&run))))?;
     status(format_args!("run {run}  ({})", workflow.name));
     let by = super::user();
     let trigger = Trigger { kind: "manual".to_owned(), by };
@@ -66,7 +71,7 @@ pub async fn resume(data: DataFolder, run: Option<RunId>, output: Output) -> Res
         None => only_open(&data).await?,
     };
     let claim = data.claim(&run)?;
-    let claim = claim.ok_or_else(|| CliError::usage(format!("{run} is driven by another process")))?;
+    let claim = claim.ok_or_else(|| CliError::usage(format!("{run} is driven by another process; {}", driven(&run))))?;
     status(format_args!("run {run}  (resumed)"));
     data.ledger.mark_open(&run).await.map_err(CliError::infrastructure)?;
     drive(data, run, claim, None, output).await
@@ -151,7 +156,7 @@ async fn drive(
     first: Option<Fact>,
     output: Output,
 ) -> Result<Exit, CliError> {
-    // One trace from the request to the verdict: every event carries its context.
+    // One trace from the request to the verdict: every event contains its context.
     let span = info_span!("run", run.id = %run);
     driving(data, run, claim, first, output).instrument(span).await
 }

@@ -47,7 +47,7 @@ pub fn table<'a>(runs: impl Iterator<Item = &'a RunSummary>) -> String {
 enum RunsTable {
     /// All columns, with exact times in UTC, for programs.
     All,
-    /// All columns, with times in the reader's time zone and UTC beside them.
+    /// All columns, with times in the reader's time zone and in UTC.
     LocalTimes,
     /// No column for the stage; the conclusion is shown only for runs without a verdict.
     Results,
@@ -94,7 +94,7 @@ pub async fn logs(data: DataFolder, run: &RunId, name: Option<&str>) -> Result<E
     let logs = data.view().logs(run).await.map_err(CliError::infrastructure)?;
     let logs = logs.ok_or_else(|| data.unknown(run))?;
     if logs.files.is_empty() {
-        return Err(CliError::usage(format!("{run} has no logs yet")));
+        return Err(CliError::usage(format!("{run} has no logs yet; `burnin show {run}` shows its stage")));
     }
     let Some(name) = name else {
         let line = |log: &RunLog| format!("{}  {}\n", log.file.name, report::size(log.file.size_bytes));

@@ -70,8 +70,8 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
         let (code, message) = verify(&["changed.tar", "--key", "key.pub"]);
         assert!(matches!(code, Some(1 | 64)), "byte {place}: {message}");
     }
-    // The headers are signed as well: type, link target, mode, owner and time of each entry, here in a header with a valid
-    // checksum; and nothing may follow the end.
+    // The headers are signed as well: type, link target, mode, owner and time of each entry, here in a header with a valid checksum. Bytes
+    // after the end of the archive are refused.
     let page = find("report.html\0");
     for (at, bytes) in [
         (156, &b"2"[..]),           // a symbolic link

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const WORKLOAD: &str = "workload: {collective: all_reduce, min_bytes: 16, max_bytes: 1K, step_factor: 4, iterations: 5, warmup_iterations: 1}";
 
-/// A lab whose workflow has these checks instead of its benchmark; each check is completed with the workload and criteria.
+/// A lab whose workflow has these checks instead of its benchmark; each check gets [`WORKLOAD`].
 fn lab(prelude: &str, checks: &[&str]) -> Lab {
     let lab = Lab::new(prelude, "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -316,8 +316,8 @@ fn a_program_is_found_in_the_image_and_a_missing_one_never_passes() {
     assert_eq!(checks(&document)[1], json!(["image", "judged", "pass"]), "{document}");
 }
 
-/// The smoke suite on four nodes with one GPU each. `nvbandwidth` is a script that prints the output of the real
-/// program on an H100: on a healthy one, and beside a program that kept the GPU busy.
+/// The smoke suite on four nodes with one GPU each. `nvbandwidth` is a script that prints the output of the real program on an H100: on a
+/// healthy one, and next to a program that kept the GPU busy.
 #[test]
 fn the_smoke_suite_names_the_gpu_that_another_program_uses() {
     let lab = Lab::new("", "");

@@ -152,7 +152,7 @@ fn values_of_the_wrong_kind_are_reported() {
 fn absent_files_and_unknown_names_are_reported() {
     let cases = [
         ("a misspelt file", with("criteria.yaml", "critera.yaml")),
-        ("criteria with problems of their own", with("criteria.yaml", "floors.yaml")),
+        ("criteria with errors in the file", with("criteria.yaml", "floors.yaml")),
         ("a build with an unknown step", with("cluster:", "image: {build: {config: image.yaml}}\ncluster:")),
         (
             "a check that needs a misspelt one",

@@ -15,7 +15,7 @@ use serde_json::Value;
 const NVIDIA_SMI: &str = r#"#!/bin/bash
 errors=$(cat "$FOLDER/errors" 2>/dev/null || echo 0)
 case "$1" in
-  # As drivers before 570.
+  # Responds like drivers before 570.
   --query-gpu=*gpu_recovery_action*)
     echo 'Field "gpu_recovery_action" is not a valid field to query.'
     exit 2 ;;
@@ -103,7 +103,7 @@ fn unchanged_hardware_is_stated_with_temperature_power_and_clock() {
 }
 
 #[test]
-fn the_report_of_a_soak_shows_clock_temperature_and_power_beside_the_metric() {
+fn the_report_of_a_soak_shows_clock_temperature_and_power_next_to_the_metric() {
     let folder = tempfile::tempdir().unwrap();
     write_program(folder.path(), "dmesg", DMESG);
     let program = "until [ -e \"$FOLDER/sampled\" ]; do sleep 0.1; done; rm \"$FOLDER/sampled\"; sleep 1";

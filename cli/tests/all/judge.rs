@@ -259,7 +259,7 @@ fn a_baseline_from_mixed_levels_passes_no_log() {
     assert_eq!(document(&judged)["reasons"][0]["code"], "UNSTABLE_BASELINE");
 }
 
-/// Every sample log of this repository, and the public sample logs if they are beside the checkout.
+/// Every sample log of this repository, and the public sample logs if they exist next to the checkout.
 fn samples() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut logs = Vec::new();

@@ -122,7 +122,7 @@ fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metri
         (located["suspects"].as_array().unwrap().len(), &located["suspects"][0]["host"]),
         (1, &"n3".into())
     );
-    // A healthy metric of the same logs, and a pair that is slow beside healthy logs only.
+    // A healthy metric of the same logs, on which no node is suspected.
     let (output, located) = locate(&[&metric("perftest.write.latency.min")[..], &logs].concat());
     assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{located}");
     let (output, _) = locate(&[&metric("hpl.time")[..], &logs].concat());
@@ -283,14 +283,14 @@ fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
     let value = |bad| log(if bad { "high.txt" } else { "low.txt" }, osu(if bad { 31.0 } else { 20.5 }));
     let (_, located, _) = searched(&nodes(16), Some(&reference), "node-02", value);
     assert_eq!(located["suspects"][0]["host"], "node-02", "{located}");
-    // A program that failed is a degraded test; so is a result that the program itself calls invalid.
+    // A failed program counts as a degraded test, as does a result that the program itself calls invalid.
     let reference = json!({"value": 500.0, "unit": "GFLOP/s"});
     let invalid = "HPCG-Benchmark\nFinal Summary::HPCG result is=INVALID.\n";
     let value =
         |bad| log(if bad { "x.txt" } else { "y.txt" }, if bad { invalid.to_owned() } else { hpcg(499.0) });
     let (_, located, _) = searched(&nodes(16), Some(&reference), "node-05", value);
     assert_eq!(located["suspects"][0]["host"], "node-05", "{located}");
-    // Logs that show nothing about the group are refused.
+    // Logs that do not show the state of the group are refused.
     let refused = |test: &Value, reference: &Value, says: &str| {
         let mut test = test.clone();
         test["members"] = json!(["node-00", "node-01"]);

@@ -153,7 +153,7 @@ fn collectives_without_a_reference_are_bounded_by_the_line_rate() {
     for nodes in [2, 4, 64] {
         // The ranks of a node share its adapters.
         let limit = 200.0 * (8.0 * nodes as f64 - 1.0) / (8.0 * 8.0 * (nodes as f64 - 1.0));
-        // The adapter of the root carries the data from other nodes: the same bandwidth.
+        // The adapter of the root transfers the data of the other nodes: the same bandwidth.
         let limited = ["alltoall", "gather", "scatter"].map(|collective| (collective, 0.8 * limit));
         for (collective, healthy) in collectives.into_iter().chain(limited) {
             let cluster = Cluster { nodes, bandwidth: healthy, step: 12.0, ..A3_MEGA };

@@ -75,7 +75,7 @@ fn interrupted(breaks: impl Fn(&Lab, &Child)) {
 }
 
 #[test]
-fn an_interrupt_works_without_a_ledger() {
+fn an_interrupt_ends_the_run_without_a_ledger() {
     interrupted(|lab, _| break_ledger(lab));
 }
 
@@ -108,7 +108,7 @@ fn a_full_disk_ends_the_run_although_its_ledger_is_readable() {
 }
 
 #[test]
-fn an_interrupt_works_on_a_full_disk() {
+fn an_interrupt_ends_the_run_on_a_full_disk() {
     interrupted(|_, run| fill_disk(run));
 }
 
@@ -230,7 +230,7 @@ fn system_limits_end_with_a_documented_exit_code() {
 
 /// Commands that only read work on a read-only medium.
 #[test]
-fn read_only_commands_write_nothing() {
+fn read_only_commands_change_no_file() {
     let lab = Lab::new("", "");
     assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
     let run = lab.run();

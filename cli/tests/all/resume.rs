@@ -1,4 +1,4 @@
-//! Kills at any point, then `--resume`: no second build, cluster or job, no lost log, nothing left running.
+//! Kills at any point, then `--resume`: no second build, cluster or job, no lost log, no process left running.
 
 use crate::support::{Lab, json, signal, wait_for};
 
@@ -118,7 +118,7 @@ fn repeated_kills_cause_no_repeated_work() {
         }
         signal("-KILL", run.id());
         run.wait().unwrap();
-        // Longer with each round, for a host on which a process needs more time before its first step.
+        // The pause grows with each round, because on a slow host a process needs more time before its first step.
         pause = 40 + (round * 37) % 400 + 5 * round;
         let arguments = ["run", "--resume", "--output", "json"];
         run = lab

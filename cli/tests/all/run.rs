@@ -334,7 +334,7 @@ fn a_run_can_be_cancelled_from_another_terminal() {
 }
 
 #[test]
-fn an_invalid_file_is_reported_and_nothing_started() {
+fn an_invalid_file_is_reported_and_no_run_is_started() {
     let lab = Lab::new("", "");
     lab.write("w.yaml", "name: lab\ncolour: red\n");
     let output = lab.burnin(&["run", "w.yaml"]);

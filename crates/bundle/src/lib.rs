@@ -7,11 +7,11 @@
 //! bundle.sig               Ed25519 over the bytes of bundle.json, base64
 //! artefacts/{run}/...      logs, manifests, verdict, and other files of the run's stages
 //! ledger/{run}/{seq}.json  the run, record by record
-//! handover.md              what was requested, measured and not measured, and on which devices
+//! handover.md              the request, the measurements with their devices, and the missing measurements
 //! report.html              the report page
 //! ```
 //!
-//! A signature only identifies the key: the verifier must know the key from another source.
+//! A signature only identifies the key: the verifier must have the key from another source.
 
 mod artifacts;
 mod error;

@@ -28,7 +28,7 @@ const MOST_SMALL: u64 = 64 << 20;
 pub struct Documents {
     /// The report's HTML page.
     pub report: String,
-    /// The hand-over document, Markdown; `None` if the run measures nothing.
+    /// The hand-over document, Markdown; `None` if the run has no benchmark and no checks.
     pub handover: Option<String>,
 }
 

@@ -327,7 +327,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// Version 3 has no categories: these words identify settings of the operator.
+/// Whether the text names a setting of the operator; version 3 has no categories.
 fn is_setting(text: &str) -> bool {
     static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         words(&["persistence mode", "denylist", "blacklist", "environment", "permission", "graphics process"])
@@ -335,7 +335,7 @@ fn is_setting(text: &str) -> bool {
     WORDS.is_match(text)
 }
 
-/// Version 3 has no categories: the text names the defect.
+/// Whether the text names a defect of the hardware; version 3 has no categories.
 fn is_hardware(text: &str) -> bool {
     static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         words(&[

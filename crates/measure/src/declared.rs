@@ -41,7 +41,7 @@ pub struct Declaration {
     /// closing bracket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// Lines whose named groups hold for the values after them, until they match again.
+    /// Lines whose named groups apply to the values after them, until they match again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<String>,
     /// A line with a value, in the named group `value`.
@@ -96,7 +96,7 @@ pub struct TableRule {
 pub struct JsonRule {
     /// Path of the values, such as `$.gemm[*].tflops`.
     pub values: String,
-    /// Names of subjects and labels, and for each of them the key beside the value that contains it.
+    /// Names of subjects and labels, and for each of them the key next to the value that contains it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub with: BTreeMap<String, String>,
 }

@@ -31,7 +31,7 @@ const BYTES: Known = Known::new(
     "B/s",
     Better::Higher,
     Scope::World,
-    "The bandwidth as JSON has it, in bytes per second",
+    "The bandwidth in JSON output, in bytes per second",
 );
 const OPERATIONS: Known = Known::new(
     "elbencho.<operation>.iops",

@@ -25,13 +25,13 @@ pub struct Format {
 }
 
 impl Format {
-    /// A log of this format is recognized by its content.
+    /// Whether a log of this format is recognized by its content.
     #[must_use]
     pub fn is_detected(&self) -> bool {
         !self.marks.is_empty()
     }
 
-    /// The prefixes of lines, such as a time, are part of the format; no prefix of a launcher is removed.
+    /// Whether the prefixes of lines, such as a time, are part of the format; then no prefix of a launcher is removed.
     #[must_use]
     pub fn has_prefixes_of_its_own(&self) -> bool {
         matches!(self.reader, Reader::Raw(_))

@@ -44,7 +44,7 @@ pub(crate) const FORMAT: Format = Format {
     unread: "percentage, number of products, rates before the last report, temperatures below the highest, memory sizes",
     metrics: &[THROUGHPUT, ERRORS, TEMPERATURE, PASSED],
     findings: &[
-        ("GPU_FAULTY", "A GPU computed wrong results, or its process died"),
+        ("GPU_FAULTY", "A GPU computed wrong results, or its process ended early"),
         ("GPU_BURN_ERROR", "The program or one of its processes failed"),
     ],
     marks: &[
@@ -73,7 +73,7 @@ struct BurnProgress {
     rate: Option<PrintedNumber>,
     errors: Option<PrintedNumber>,
     temperature: Option<PrintedNumber>,
-    /// The process ended early; its number of errors is -1.
+    /// Whether the process ended early; its number of errors is then -1.
     died: bool,
 }
 

@@ -40,7 +40,7 @@ struct Hpcg {
     rated: bool,
     ended: bool,
     failed: bool,
-    /// The line with the name of the program was read.
+    /// Whether the line with the name of the program was read.
     is_named: bool,
 }
 

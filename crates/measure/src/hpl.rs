@@ -52,7 +52,7 @@ struct Hpl {
     labels: [String; 5],
     repetitions: Repetitions,
     repetition: Repetition,
-    /// Title of the column of the rates, which is their unit. `None` without a header that is known.
+    /// Title of the column of the rates, which is their unit. `None` without a known header.
     unit: Option<String>,
     rows: u64,
     residuals: u64,

@@ -261,7 +261,7 @@ impl OpenMetrics {
         }
         for (label, value) in labels {
             // The identity of a GPU, by the labels of dcgm-exporter (NVIDIA/dcgm-exporter, internal/pkg/rendermetrics/render_metrics.go at
-            // 4.5.3-4.8.2). As labels they would prevent each comparison of GPUs.
+            // 4.5.3-4.8.2). As labels they would prevent every comparison of GPUs.
             put = match label.to_ascii_lowercase().as_str() {
                 "gpu" if gpu.is_some() => put,
                 "device" if gpu.is_some_and(|gpu| *value == format!("nvidia{gpu}")) => put,
@@ -333,7 +333,7 @@ struct KeyValue {
     first: Option<String>,
     /// Number of the program's run, from the second one on.
     repetition: Option<u64>,
-    /// An end mark followed the first key of the run.
+    /// Whether an end mark followed the first key of the run.
     marked: bool,
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Document<'a> {
     first: u64,
     /// Number of line feeds so far.
     breaks: usize,
-    /// A line is empty or ends with a control character, or a string has a line feed.
+    /// Whether a line is empty or ends with a control character, or a string has a line feed.
     irregular: bool,
     /// Position and kind of the error. Stored here, because a `Result` with both would be returned through memory for each value.
     error: Option<(usize, &'static str)>,
@@ -91,9 +91,9 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Parses the document at the start of a log's lines; returns it with its length. `None` if there is none, or if it differs
-    /// from the document that [`JsonDocuments`] would find: lines within a string, empty lines, or lines from
-    /// which the reader removes a part. The first line has `first` bytes.
+    /// Parses the document at the start of a log's lines; returns it with its length. `None` if the lines do not start with a document, or
+    /// if it differs from the document that [`JsonDocuments`] would find: lines within a string, empty lines, or lines from which the
+    /// reader removes a part. The first line has `first` bytes.
     fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<JsonNode>) -> Option<(Self, usize)> {
         static LOG_DRIVER: SearchPhrase = SearchPhrase::new("\n{\"log\":\"");
         let mut document = Self::new(text, line, nodes);
@@ -157,7 +157,7 @@ impl<'a> Document<'a> {
     #[inline]
     fn push(&mut self, start: usize, end: usize, kind: JsonKind) -> Option<usize> {
         if self.nodes.len() == NODES {
-            return self.fail(start, "the JSON document has too many values");
+            return self.fail(start, "the JSON document has more than 300000 values and keys");
         }
         // The text is shorter than 4 GiB.
         let line = self.breaks as u32;

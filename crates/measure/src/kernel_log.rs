@@ -1,7 +1,6 @@
 //! The kernel log: Xid of GPUs, SXid of NVSwitches, machine checks, PCIe errors and processes killed for memory.
 //!
-//! A kernel log has no end mark of its own. The command of a check prints one after it, so that a cut log is never
-//! evidence that errors are absent.
+//! A kernel log has no end mark. The command of a check prints one after it, so that a cut log is never evidence that errors are absent.
 
 use std::{
     collections::BTreeMap,

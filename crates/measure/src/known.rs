@@ -35,7 +35,7 @@ impl Known {
             let Some((before, rest)) = pattern.split_once('<') else { return pattern == name };
             let after = rest.split_once('>').map_or("", |(_, after)| after);
             let Some(name) = name.strip_prefix(before) else { return false };
-            // A placeholder stands for at least one character.
+            // A placeholder represents at least one character.
             name.char_indices()
                 .skip(1)
                 .map(|(at, _)| at)

@@ -4,8 +4,7 @@
 //! damaged:
 //!
 //! - A number is returned exactly as printed, or not at all. `N/A` and the like become a metric without value.
-//! - A log is [`Complete`](model::measurement::LogEnd::Complete) only if the program's own end mark was read, and nothing
-//!   was omitted.
+//! - A log is [`Complete`](model::measurement::LogEnd::Complete) only if the program's own end mark was read, and no data was omitted.
 //! - A unit is kept as printed. The names of known units are normalized only where they are exact synonyms.
 //! - Memory is limited to 32 MiB for any input, and time is linear in its size. A JSON document is evaluated up to 6 MiB, a
 //!   line up to 1 MiB.

@@ -29,8 +29,7 @@ pub(crate) struct Line<'a> {
     pub(crate) text: &'a str,
     /// Line of the log, starting at 1.
     pub(crate) number: u64,
-    /// The terminator exists. Otherwise the log may have been cut here, and a number at the end of the line may be
-    /// incomplete.
+    /// Whether the line has a terminator. Otherwise the log may have been cut here, and a number at the end of the line may be incomplete.
     pub(crate) whole: bool,
     /// This line and those after it, unchanged, if none of them needs its prefix removed; otherwise empty. A reader that
     /// takes more than this line sets [`Out::taken`].
@@ -92,9 +91,9 @@ struct Processes<'n> {
     places: BTreeMap<String, usize>,
     /// The stream of the last line.
     current: usize,
-    /// The current stream is that of lines without prefix, and such lines need no examination beyond their first bytes.
+    /// Whether the current stream is that of lines without prefix, and such lines need no examination beyond their first bytes.
     is_unlabelled: bool,
-    /// A part of the input is unreadable.
+    /// Set if a part of the input is unreadable.
     ended: Option<LogEnd>,
 }
 
@@ -344,7 +343,7 @@ fn split(beginning: Vec<u8>, mut input: impl Read, processes: &mut Processes<'_>
     end
 }
 
-/// Position of the first line feed, or carriage return if there are any.
+/// Position of the first line feed, or of the first carriage return if `returns` is set.
 #[inline]
 fn terminator(bytes: &[u8], returns: bool) -> Option<usize> {
     if returns {

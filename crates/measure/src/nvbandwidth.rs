@@ -90,9 +90,9 @@ struct Copies {
     tests: u64,
     /// The tests in the order of the log.
     order: Vec<Listed>,
-    /// The note after the last test was read.
+    /// Whether the note after the last test was read.
     noted: bool,
-    /// A matrix is incomplete or contradicts its sum.
+    /// Whether a matrix is incomplete or contradicts its sum.
     broken: bool,
 }
 

@@ -32,8 +32,8 @@ const FINDING: usize = size_of::<Finding>() * 2 + 2 * OVERHEAD;
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
 pub(crate) const SHORT: usize = 200;
-/// Memory of the first B-tree node of a map with labels, bytes. Metrics that share a map are charged for their own, so that the
-/// number of kept metrics does not depend on the order of a log.
+/// Memory of the first B-tree node of a map with labels, bytes. Every metric is charged for a map, even if it shares one, so
+/// that the number of kept metrics does not depend on the order of a log.
 const LABELS: usize = 640;
 /// Allocator overhead of one allocation, bytes.
 const OVERHEAD: usize = 32;
@@ -59,7 +59,7 @@ pub(crate) struct Out {
     pub(crate) position: usize,
     used: usize,
     reports: usize,
-    /// A metric was omitted; all later metrics are omitted as well.
+    /// Whether a metric was omitted; all later metrics are omitted as well.
     full: bool,
     left_out: usize,
     names: BTreeSet<Arc<str>>,
@@ -68,9 +68,9 @@ pub(crate) struct Out {
     /// Labels by the hash of their texts.
     recent_labels: Recent<RecentLabels>,
     last_line: u64,
-    /// The metrics are not in the order of their lines.
+    /// Whether the metrics are not in the order of their lines.
     is_unsorted: bool,
-    /// Labels of the metric in progress: each name and value behind its length in one byte.
+    /// Labels of the metric in progress: each name and value follows its length in one byte.
     labels: Vec<u8>,
     /// Buffer for a name.
     text: String,
@@ -130,7 +130,8 @@ impl Out {
         Put { out: self, kept, whole: false }
     }
 
-    /// Counts a value instead of adding it, if the memory limit is reached. A reader can omit the work for its name and unit.
+    /// Counts a value instead of adding it, if the memory limit is reached; returns whether it is. A reader can omit the work for its name
+    /// and unit.
     #[inline]
     pub(crate) fn omit(&mut self) -> bool {
         self.full |= self.used + METRIC > MAX_BYTES;
@@ -269,8 +270,8 @@ impl Out {
         (labels, bytes)
     }
 
-    /// Reserves memory for the metrics of the rest of the log, if its length is known: growing step by step would copy them and
-    /// use new pages of memory again and again.
+    /// Reserves memory for the metrics of the rest of the log, if its length is known: growing step by step would copy them and use new
+    /// pages of memory repeatedly.
     #[cold]
     fn grow(&mut self) {
         let count = self.reading.metrics.len();

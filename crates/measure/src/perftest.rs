@@ -74,7 +74,7 @@ struct PerftestTest {
     both: bool,
     device: Option<Arc<str>>,
     columns: Vec<PerftestColumn>,
-    /// A program has started and has not printed its header yet.
+    /// Whether a program has started and has not printed its header yet.
     pending: bool,
     headers: u32,
     ends: u32,

@@ -16,7 +16,7 @@ pub(crate) struct LineOrigin<'a> {
 }
 
 impl LineOrigin<'_> {
-    /// No prefix names a process.
+    /// Whether no prefix names a process.
     pub(crate) fn is_absent(&self) -> bool {
         self.label.is_empty()
     }
@@ -25,11 +25,11 @@ impl LineOrigin<'_> {
 /// Prefixes of a log. Those that could also be text of a program are removed only if most lines have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogPrefixes {
-    /// Lines begin with a rank and a colon (`srun -l`).
+    /// Whether lines begin with a rank and a colon (`srun -l`).
     ranks: bool,
-    /// Lines begin with a host name and a colon (pdsh, clush).
+    /// Whether lines begin with a host name and a colon (pdsh, clush).
     hosts: bool,
-    /// No prefix is removed.
+    /// Whether all prefixes are kept, because they are part of the format.
     raw: bool,
 }
 

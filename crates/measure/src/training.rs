@@ -37,14 +37,14 @@ const NAN: Known = Known::new(
     "count",
     Better::Lower,
     Scope::World,
-    "Iterations whose loss was not a number, until this one",
+    "Number of iterations up to this one whose loss was not a number",
 );
 const SKIPPED: Known = Known::new(
     "training.skipped_iterations",
     "count",
     Better::None,
     Scope::World,
-    "Iterations skipped until this one",
+    "Number of skipped iterations up to this one",
 );
 
 pub(crate) const FORMAT: Format = Format {

@@ -109,7 +109,7 @@ fn logs_of_many_processes_are_read_in_bounded_memory() {
     for (format, text) in samples() {
         let lines: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
         bounded(&format!("{}, processes", format.name), || {
-            // Every process is at the same line, so that all of them hold an open document or table.
+            // Every process is at the same line, so that all of them have an open document or table.
             let input = made(SIZE, |n, out| {
                 let line = lines[(n / 2000) as usize % lines.len()];
                 out.extend(format!("[1,{}]<stdout>:", n % 2000).bytes().chain(line.iter().copied()));

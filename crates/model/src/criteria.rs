@@ -192,7 +192,7 @@ impl Default for PastTolerance {
     }
 }
 
-/// The judged window of a repeated value: the median of all values in it stands for the subject.
+/// The judged window of a repeated value: the median of all values in it represents the subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Settled {

@@ -337,11 +337,11 @@ pub struct ManifestObject {
 /// Rows loaded into the warehouse.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Results {
-    /// Load id in the warehouse; loading twice under one id changes nothing.
+    /// Load id in the warehouse; loading twice under one id has no effect.
     pub load: String,
     /// Number of rows written.
     pub rows: u64,
-    /// Table that holds the rows.
+    /// Table that contains the rows.
     pub table: String,
 }
 

@@ -154,7 +154,7 @@ pub struct SuspectNode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Drained {
-    /// No action; the field holds the command that would drain the node.
+    /// No action; the field contains the command that would drain the node.
     Proposed {
         /// Command that drains the node.
         command: String,

@@ -157,8 +157,8 @@ impl NodesOfHosts {
         Self(all.into_iter().filter_map(only).collect())
     }
 
-    /// Only the hosts that can belong to a node of this cluster: any program may print such a line. A node is no host of another node,
-    /// and if all names are known, the node is one of them.
+    /// Keeps only hosts that can belong to a node of this cluster, because any program may print such a line: a host must not have the name
+    /// of a node, and if all names of nodes are known, its node must be one of them.
     #[must_use]
     pub fn within(mut self, cluster: &Cluster) -> Self {
         let known = cluster.nodes.iter().map(|node| node.name.as_str());
@@ -170,8 +170,8 @@ impl NodesOfHosts {
         self
     }
 
-    /// The node of a host; a program may print the name without the domain. `None` if the name stays, as that of hosts of several
-    /// domains.
+    /// The node of a host; a program may print the name without the domain. `None` if the name stays, for example because hosts of this
+    /// name in several domains have different nodes.
     #[must_use]
     pub fn of(&self, host: &str) -> Option<&Arc<str>> {
         let with_domain = || {

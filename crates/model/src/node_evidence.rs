@@ -1,4 +1,4 @@
-//! Hardware evidence of a node: what changed during a job.
+//! Hardware evidence of a node: changes during a job.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ pub enum Notify {
 pub struct ChannelNotify {
     /// Name of the channel's kind, such as `slack`.
     pub kind: String,
-    /// Settings field that holds the channel's name.
+    /// Settings field that contains the channel's name.
     pub field: String,
     /// Name under which the notifier's operator configures the channel.
     pub name: String,
@@ -188,7 +188,7 @@ impl JsonSchema for Notify {
     }
 }
 
-/// Names become part of file, variable and object names.
+/// Whether the text is a valid name: names become part of file, variable and object names.
 fn is_name(name: &str) -> bool {
     let legal = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     name.starts_with(|first: char| first.is_ascii_lowercase())

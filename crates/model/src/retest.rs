@@ -37,7 +37,7 @@ pub struct RetestedNode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Returned {
-    /// No action; the field holds the command that would return the node to service.
+    /// No action; the field contains the command that would return the node to service.
     Proposed {
         /// Command that returns the node to service.
         command: String,

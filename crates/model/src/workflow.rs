@@ -1,5 +1,4 @@
-//! Workflows with all defaults filled in. `run.requested` carries this form: a run never reads a workflow
-//! file again.
+//! Workflows with all defaults filled in. `run.requested` contains this form: a run never reads a workflow file again.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

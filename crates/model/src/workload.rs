@@ -1,4 +1,4 @@
-//! What a collective benchmark measures.
+//! Workload of a collective benchmark: operation, message sizes, iterations and options.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -37,7 +37,7 @@ impl BudgetKind {
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     used: usize,
-    /// Data was rejected.
+    /// Whether data was rejected.
     pub(crate) left_out: bool,
 }
 

@@ -3,7 +3,7 @@
 use crate::prefix::{find_open_mpi_tag, find_stream};
 use memchr::memchr;
 
-/// The line without terminal colours and without Docker's JSON envelope; `scratch` holds a changed line.
+/// The line without terminal colours and without Docker's JSON envelope; `scratch` contains a changed line.
 pub fn clean<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     if let Some(log) = line.strip_prefix(b"{\"log\":\"") {

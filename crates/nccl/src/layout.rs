@@ -40,7 +40,7 @@ pub(crate) struct Layout {
     pub(crate) root: bool,
     /// Power of ten from the printed time to microseconds: 3 for old versions with milliseconds.
     pub(crate) to_us: i32,
-    /// The bandwidths are not derived from the printed time (`-C`).
+    /// Whether the bandwidths are not derived from the printed time (`-C`).
     pub(crate) cpu_time: bool,
     pub(crate) half: Vec<HalfColumn>,
     pub(crate) halves: Halves,
@@ -187,8 +187,7 @@ impl HalfColumn {
     }
 }
 
-/// Reads the line above the header, `out-of-place    in-place`: the placements it names, if it contains
-/// nothing else.
+/// Reads the line above the header, `out-of-place    in-place`: the placements it names, if it contains no other text.
 pub(crate) fn placement(line: &[u8]) -> Option<Halves> {
     let mut found = None;
     for word in Words::new(line, 0) {

@@ -12,7 +12,7 @@ pub(crate) struct Notes {
     /// The first message that may explain missing output.
     pub(crate) hint: Option<(u64, String)>,
     pub(crate) summary_failed: bool,
-    /// The last warning is not followed by a row.
+    /// Whether no row follows the last warning.
     warned_last: bool,
 }
 

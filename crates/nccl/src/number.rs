@@ -8,9 +8,9 @@ pub(crate) struct Number {
     exponent: i32,
     /// Number of digits before the decimal point.
     whole_digits: u8,
-    /// A decimal point was printed.
+    /// Whether a decimal point was printed.
     point: bool,
-    /// An exponent was printed.
+    /// Whether an exponent was printed.
     scientific: bool,
 }
 

@@ -24,15 +24,15 @@ pub(crate) struct OpenRun {
     pub(crate) notes: Notes,
     /// The hosts of the Rank lines.
     pub(crate) hosts: BTreeSet<Vec<u8>>,
-    /// A Rank line was truncated or omitted, so the number of ranks is unknown.
+    /// Whether a Rank line was truncated or omitted, so that the number of ranks is unknown.
     pub(crate) ranks_missing: bool,
     pub(crate) step: RunPhase,
     pub(crate) stream: u64,
-    /// The same process started another run: this one receives no further lines.
+    /// Whether the same process started another run: this one receives no further lines.
     pub(crate) superseded: bool,
-    /// A part of its output was removed from the log.
+    /// Whether a part of the output was removed from the log.
     pub(crate) cut: bool,
-    /// The budget is exhausted: this run is tracked to its end without storing data.
+    /// Whether the budget is exhausted: this run is tracked to its end without storing data.
     pub(crate) left_out: bool,
 }
 

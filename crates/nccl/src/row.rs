@@ -1,8 +1,8 @@
 //! Rows of a table: a left part (size to root), then one half for each placement.
 //!
-//! A row may be printed in pieces, and other output of the same process may stand between or be joined to
-//! them. [`RowContext::left`] parses the left part, [`RowContext::fill`] the halves that follow it, and
-//! [`RowContext::resume`] halves at the start of a later line.
+//! A row may be printed in pieces, and other output of the same process may appear between the pieces or be joined to them.
+//! [`RowContext::left`] parses the left part, [`RowContext::fill`] the halves that follow it, and [`RowContext::resume`] halves at the
+//! start of a later line.
 
 mod context;
 mod fill;

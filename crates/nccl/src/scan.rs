@@ -28,7 +28,7 @@ impl Word<'_> {
     }
 }
 
-/// Blanks of all kinds. A NUL is a hole in a log file; a carriage return inside a line comes from a terminal.
+/// Whether the byte is a blank of any kind. A NUL is a hole in a log file; a carriage return inside a line comes from a terminal.
 #[inline]
 pub(crate) fn is_blank(byte: u8) -> bool {
     byte <= b' '

@@ -19,7 +19,7 @@ const STARTED_TOGETHER: usize = 16;
 const UNTAGGED: u64 = 0;
 /// Message for a log with a removed part.
 const CUT: &str = "a part of the log was removed when it was collected";
-/// Bytes of a run besides its data: its final table, the columns, versions and the collective.
+/// Bytes of a run in addition to its data: its final table, the columns, versions and the collective.
 const RUN: usize = size_of::<Table>() + 640;
 
 /// All runs of a log.
@@ -33,7 +33,7 @@ pub(crate) struct Tables {
     /// NCCL's version, if printed before the run.
     library: Option<String>,
     pub(crate) budget: Budget,
-    /// A part was removed from the log.
+    /// Whether a part was removed from the log.
     cut: bool,
     /// Worst end of the omitted runs.
     worst: Option<u8>,
@@ -244,7 +244,7 @@ impl Tables {
         let damage = damage.or_else(|| all_cut.then(|| CUT.to_owned()));
         let left_out = budget.left_out.then(|| left_out_text(&tables));
         let found = first_error.text().or(damage);
-        // Missing table data is reported besides other errors.
+        // Missing table data is reported in addition to other errors.
         let first_error = match (found, left_out) {
             (Some(found), Some(left_out)) => Some(format!("{found}; {left_out}")),
             (found, left_out) => found.or(left_out),

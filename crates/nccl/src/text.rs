@@ -373,8 +373,8 @@ impl TextReader {
         self.tables.runs[run].notes.summary_failed |= found.failed;
     }
 
-    /// The run of a summary line. A repeated summary is an echo. In a log without a run, the summary is the only line
-    /// that remains of a run.
+    /// The run of a summary line. A repeated summary is a copy of the first one and is ignored. In a log without a run, the summary is the
+    /// only line that remains of a run.
     fn summarised(&mut self, stream: u64, fits: impl Fn(&OpenRun) -> bool) -> Option<usize> {
         match self.tables.open(stream, fits) {
             Some(run) => Some(run),

@@ -260,10 +260,10 @@ fn logs_that_fill_every_collection_fit() {
     // Lines of all kinds alternately, and one kind after another.
     for stretch in [1, 300, 20_000] {
         let line = |n: u64| GREEDY[(n / stretch) as usize % GREEDY.len()].1(n);
-        bounded("all in turn", made(size, |n, out| out.extend(line(n).bytes())));
+        bounded("all kinds alternately", made(size, |n, out| out.extend(line(n).bytes())));
         let member = |n: u64| GREEDY_JSON[(n / stretch) as usize % GREEDY_JSON.len()].1(n);
         let begin: &[u8] = b"{\"version\":4,";
-        bounded("all in turn, JSON", begin.chain(made(size, |n, out| out.extend(member(n).bytes()))));
+        bounded("all kinds alternately, JSON", begin.chain(made(size, |n, out| out.extend(member(n).bytes()))));
     }
 }
 
@@ -370,7 +370,7 @@ fn mutate(log: &mut Vec<u8>, others: &[Vec<u8>], numbers: &mut Numbers) {
     }
 }
 
-/// Returns a log in chunks of these lengths, in turn.
+/// Returns a log in chunks of these lengths, repeated cyclically.
 struct Pieces<'a> {
     log: &'a [u8],
     lengths: [usize; 3],

@@ -1,4 +1,4 @@
-//! Readings of real logs equal the expected ones beside them.
+//! Readings of real logs equal the expected ones next to them.
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
@@ -112,7 +112,7 @@ fn our_logs_match_their_expected_readings() {
 fn public_logs_match_their_expected_readings() {
     let folder = root().join("../shared/nccl-samples/public");
     if !folder.is_dir() {
-        eprintln!("SKIPPED: the public logs are not beside this checkout ({})", folder.display());
+        eprintln!("SKIPPED: the public logs are not next to this checkout ({})", folder.display());
         return;
     }
     assert!(conforms(&folder) > 0);

@@ -61,7 +61,7 @@ fn nested_prefixes_are_removed() {
 }
 
 #[test]
-fn envelopes_change_nothing() {
+fn envelopes_do_not_change_the_reading() {
     let (lines, rows) = run(&FORMATS[13], sizes());
     let text = lines.join("\n") + "\n";
     let windows = lines.join("\r\n") + "\r\n";
@@ -215,7 +215,7 @@ fn rows_that_all_end_in_one_column_keep_their_first_half() {
 }
 
 #[test]
-fn a_source_position_before_every_piece_changes_nothing() {
+fn a_source_position_before_every_piece_does_not_change_the_reading() {
     for format in &FORMATS {
         let (lines, rows) = run(format, sizes());
         let before = |line: &String| format!("run(), common.cu:967, {line}");

@@ -288,7 +288,7 @@ fn difference(before: &RunSummary, after: &RunSummary) -> Option<String> {
     (!what.is_empty()).then(|| what.join("; "))
 }
 
-/// Versions are shown; digests are of no use to readers.
+/// Versions are shown; digests are not useful to readers.
 pub fn field_of(field: &Difference<'_>) -> String {
     let short = |text: &str| text.chars().take(VALUE).collect::<String>();
     match field.name {

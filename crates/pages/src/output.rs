@@ -17,7 +17,6 @@ use crate::{Dashboard, frame::ErrorPage, run::named};
 /// A job that runs, or whose logs are not collected yet.
 #[derive(Clone, Copy, Debug)]
 pub struct RunningJob<'a> {
-    /// Cluster on which the job runs.
     pub cluster: &'a Cluster,
     /// Name of the job in its scheduler.
     pub name: &'a str,

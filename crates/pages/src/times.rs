@@ -1,4 +1,4 @@
-//! Times on pages: UTC in the page, the reader's time zone beside it with the script.
+//! Times on pages: UTC in the page; the script adds the reader's time zone.
 
 use model::{Span, Timestamp};
 use serde::Serialize;

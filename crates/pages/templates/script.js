@@ -8,7 +8,7 @@
   const FORMS = "form[data-begin], form[data-cancel], form[data-pin], form[data-release]";
   let again = 0;
 
-  // Times: local first, UTC beside it.
+  // Times: the local time, then UTC.
   const pad = (number) => String(number).padStart(2, "0");
   const day = (at) => `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
   let zones = null;

@@ -241,7 +241,7 @@ fn retested(RetestedNode { node, returned }: &RetestedNode) -> ReportNote {
     ReportNote { tone, head: format!("{node} {head}"), text }
 }
 
-/// A failed search for bad nodes: a note beside the verdict, which does not depend on the search.
+/// A failed search for bad nodes: a note in addition to the verdict, which does not depend on the search.
 fn not_located(state: &RunState) -> Option<ReportNote> {
     let text = state.checks().find_map(|check| match state.end(Stage::Locate.of(check))? {
         AttemptEnd::Succeeded(_) => None,

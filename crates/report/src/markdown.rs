@@ -42,7 +42,6 @@ const FINDINGS: usize = 20;
 const TEXT: usize = 400;
 const VALUE: usize = 100;
 
-/// The whole report as Markdown.
 #[must_use]
 pub fn markdown(story: &Story<'_>) -> String {
     let headline = findings::headline(story);

@@ -8,7 +8,6 @@ use model::{
 
 use crate::text;
 
-/// Values of one round of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundValues {
     /// Number of the round, starting at 1.

@@ -1,4 +1,4 @@
-//! Rounds of a soak: the measurement beside the clock, temperature and power of the GPUs.
+//! Rounds of a soak: the measurement next to the clock, temperature and power of the GPUs.
 
 use lifecycle::{RunState, SoakEnd};
 use model::count;

@@ -20,7 +20,7 @@ pub struct Places {
     pub report: Option<String>,
 }
 
-/// Data of a run besides its measurements.
+/// Data of a run other than its measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct RunStory<'a> {
     /// State after the whole ledger.
@@ -73,7 +73,7 @@ pub struct Story<'a> {
     pub judgement: Option<&'a Judgement>,
     /// Standard of the first log. In a series, the history of each later log has the logs before it.
     pub standard: Standard<'a>,
-    /// Several logs are a series in time, oldest first; otherwise each is judged on its own.
+    /// Whether several logs are a series in time, oldest first; otherwise each is judged on its own.
     pub series: bool,
 }
 

@@ -80,7 +80,7 @@ pub struct LogSummary<'a> {
     pub verdict: Verdict,
     /// Code of the most severe reason; empty without a reason.
     pub code: &'a str,
-    /// Level beside its standard, `151 of 356 GB/s, 57 % lower`, or else the most severe reason.
+    /// Level and its standard, `151 of 356 GB/s, 57 % lower`, or else the most severe reason.
     pub text: String,
     /// Ratio of the measured level to the standard; 1 if unknown.
     part: f64,
@@ -149,7 +149,7 @@ pub fn next(story: &Story<'_>) -> Option<String> {
 
 /// Next step of a code; `None` if the code needs no action.
 pub fn action(story: &Story<'_>, code: &str) -> Option<String> {
-    // If both kinds of benchmarks use the code, the entry of this kind.
+    // If both kinds of benchmarks use the code, select the entry of this kind.
     let metrics = story.logs.iter().all(|log| log.reading.tables.is_empty());
     let entries = reasons::entries(code);
     let entry = entries.iter().find(|entry| entry.metrics == metrics).or(entries.first())?;
@@ -190,7 +190,7 @@ impl Level {
             return at_floor(table, collective);
         }
         let candidates = [("BASELINE", "baseline", baseline()), ("REFERENCE", "reference", reference())];
-        // The standard that the reason names, else the strictest one.
+        // Select the standard that the reason names, or else the strictest one.
         let named = candidates.iter().find(|(part, _, value)| code.ends_with(part) && value.is_some());
         let chosen = named.or_else(|| candidates.iter().find(|(.., value)| value.is_some()));
         let Some((_, what, Some(standard))) = chosen else { return at_floor(table, collective) };
@@ -211,7 +211,7 @@ impl Level {
         format!("{subject} {measured} GB/s{at}, {distance} the {what} of {standard} GB/s; {affected}")
     }
 
-    /// The level beside its standard, such as `151 of 356 GB/s, 57 % lower`.
+    /// The level and its standard, such as `151 of 356 GB/s, 57 % lower`.
     fn short(&self) -> String {
         let Self { at, measured, standard, .. } = self;
         let distance = match (measured / standard - 1.0) * 100.0 {

@@ -226,9 +226,8 @@ fn verdict(text_report: &mut TextReport, story: &Story<'_>) {
     }
 }
 
-/// The most severe reasons: code, tone and text, and the number of the omitted codes. If there are too many, the first
-/// of each code represents the others. If there are several logs, only a series has reasons here; otherwise the line of
-/// each log has one.
+/// The most severe reasons: code, tone and text, and the number of the omitted codes. If they exceed the maximum, the first of each code
+/// represents the others. If there are several logs, only a series has reasons here; otherwise the line of each log has one.
 fn reasons(story: &Story<'_>, most: usize) -> (Vec<(String, Tone, String)>, usize) {
     let several = story.logs.len() > 1;
     if several && !story.series {

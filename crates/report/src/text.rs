@@ -76,7 +76,7 @@ pub fn ending(text: &str, width: usize) -> String {
     format!("…{}", end.trim_start())
 }
 
-/// Characters with an effect: controls, and marks that reorder or hide adjacent text.
+/// Whether a character has an effect: controls, and marks that reorder or hide adjacent text.
 pub fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -128,7 +128,7 @@ impl Index {
         self.lines.insert(line.run.clone(), Arc::new(line));
     }
 
-    /// Writes a segment. A failure is harmless, because segments only save time.
+    /// Writes a segment. A failed write is logged and has no other effect, because segments only save time.
     async fn keep(&mut self, store: &dyn Store) {
         let runs = std::mem::take(&mut self.unkept);
         let lines =

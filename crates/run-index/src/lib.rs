@@ -1,9 +1,8 @@
 //! Index of runs: listing, newest first; details; live updates.
 //!
-//! The ledger is the only source of truth, and a run consists of about a dozen small objects. A run that is closed and
-//! has released all resources never changes, so it is folded once and its [`RunSummary`] is stored in *segments* (below
-//! `view/2/`): objects that are created once, each with the summaries of many runs. They are stored beside the
-//! artefacts:
+//! The ledger is the only source of truth, and a run consists of about a dozen small objects. A run that is closed and has released all
+//! resources never changes, so it is folded once and its [`RunSummary`] is stored in *segments* (below `view/2/`): objects that are created
+//! once, each with the summaries of many runs. They are stored next to the artefacts:
 //!
 //! ```text
 //! view/2/{first 16 hex digits of the SHA-256}.json   summaries of up to 128 closed runs, first closed first

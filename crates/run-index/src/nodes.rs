@@ -13,10 +13,10 @@
 //! | drained, returned, failed again | re-tests the node and fails without suspects | failed again |
 //! | suspected | re-tests the node and fails without suspects | suspected |
 //!
-//! Any other run changes nothing: a run without a pass does not show that its other nodes are good. Burnin does not learn whether a proposed
-//! drain was executed, so its node is suspected and never drained. Only clusters that exist before and after a run have a history, because
-//! the names of provisioned nodes do not identify hardware. The views `nodes_latest` of the warehouse (SQLite and BigQuery) derive the same
-//! states from the results of closed runs; `docs/VERDICT.md` has this table for users.
+//! Any other run has no effect: a run without a pass does not show that its other nodes are good. Burnin has no report on whether a
+//! proposed drain was executed, so its node is suspected and never drained. Only clusters that exist before and after a run have a history,
+//! because the names of provisioned nodes do not identify hardware. The views `nodes_latest` of the warehouse (SQLite and BigQuery) derive
+//! the same states from the results of closed runs; `docs/VERDICT.md` has this table for users.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -194,7 +194,7 @@ impl NodesOfRun {
         if !known(host) && known(short) { short.to_owned() } else { host.to_owned() }
     }
 
-    /// State of a node after this run, and the evidence; `None` if the run changes nothing.
+    /// State of a node after this run, and the evidence; `None` if the run does not change the state.
     fn change(&self, node: &str, before: Option<NodeState>) -> Option<(NodeState, Vec<String>)> {
         if self.retests.contains(node) && !self.closed {
             return Some((NodeState::InRetest, Vec::new()));
@@ -320,7 +320,7 @@ fn passes_after_faults<'a>(
 impl RunIndex {
     /// The nodes of all existing clusters, or of one, by the last `limit` judged runs and by the last 2,000 older runs that suspect, drain
     /// or re-test nodes. For a node that is out of service since an older run, the `limit` passed runs after it are read, which may have
-    /// returned it; a later return is not seen.
+    /// returned it; a later return is not found.
     ///
     /// # Errors
     /// Returns an error if a ledger or a verdict cannot be read.

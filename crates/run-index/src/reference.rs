@@ -37,8 +37,8 @@ pub enum NoReference {
 }
 
 impl RunIndex {
-    /// The baseline for a workflow's runs if this run were pinned. The run must be closed and passed, and
-    /// have measured what the workflow measures now. Without `workflow`, uses the run's own workflow.
+    /// The baseline for a workflow's runs if this run were pinned. The run must be closed and passed, and its measurements must be those of
+    /// the current workflow. Without `workflow`, uses the run's own workflow.
     ///
     /// # Errors
     /// Returns an error if the run is unsuitable or the query fails.
@@ -87,7 +87,7 @@ fn measured(
         return Err(format!("it is a run of {own}; expected a run of {wanted}"));
     }
     if state.closed.is_none() {
-        return Err("the run is not closed yet".to_owned());
+        return Err("the run is not closed yet; pin it after its end".to_owned());
     }
     if !state.workflow.checks.is_empty() {
         return Err(format!(
@@ -95,7 +95,7 @@ fn measured(
              `baseline`"
         ));
     }
-    let reached = state.verdict().ok_or("the run has no verdict")?;
+    let reached = state.verdict().ok_or("the run has no verdict; pin a run that passed")?;
     if reached.verdict != Verdict::Pass {
         return Err(format!("its verdict is {}; only a run that passed can be a reference", reached.verdict));
     }

@@ -20,7 +20,6 @@ pub struct Elsewhere {
     pub report: Option<String>,
 }
 
-/// A run with the data of its report.
 pub struct RunReport {
     /// Complete ledger, in order.
     pub records: Vec<Record>,
@@ -34,7 +33,7 @@ pub struct RunReport {
     rounds: Vec<RoundValues>,
 }
 
-/// Maximum number of rounds of a soak in a report, besides the last.
+/// Maximum number of rounds of a soak in a report, in addition to the last.
 const ROUNDS: usize = 40;
 
 /// The stored verdict, if readable.
@@ -97,7 +96,7 @@ impl RunIndex {
             None => None,
         };
         let places = Places {
-            // In the cloud the ledger has a bucket of its own.
+            // In the cloud the ledger has a separate bucket.
             ledger: self.ledger.store().locate(&format!("ledger/{run}")),
             artefacts: artefacts.locate(&format!("artefacts/{run}")),
             logs: state

@@ -1,5 +1,5 @@
-//! Compares versions and settings of the nodes and GPUs of a cluster with each other, with minimum versions, and with what direct
-//! transfers between GPUs and network cards need.
+//! Compares versions and settings of the nodes and GPUs of a cluster with each other, with minimum versions, and with the requirements of
+//! direct transfers between GPUs and network cards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -178,8 +178,8 @@ impl Audit {
         self.gpus > 0 || self.settings.iter().any(|setting| setting.name == "nvidia")
     }
 
-    /// Whether a part of the nodes is not compared: nothing is comparable, a node has no settings, or not all nodes of a cluster with GPUs
-    /// list them. A cluster without GPUs is compared completely.
+    /// Whether the audit is incomplete: fewer than two nodes and fewer than two GPUs, a node without settings, or a cluster with GPUs of
+    /// which a node lists none. A cluster without GPUs is compared completely.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
         (self.nodes < 2 && self.gpus < 2)
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn only_nodes_without_a_part_that_others_have_make_an_audit_incomplete() {
+    fn an_audit_is_incomplete_only_if_a_node_lacks_a_part_that_others_have() {
         let all: Vec<_> = (0..2).map(|at| node(&format!("n{at}"), "6.8", ["96", "96"])).collect();
         let mut some = all.clone();
         some[1].gpus.clear();
@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(audits[1].without_gpus, ["n1"]);
         assert_eq!(audits[3].without_settings, ["n0", "n1"]);
         assert!(audits.iter().all(|audit| !audit.differs()));
-        assert!(Audit::of(&none[..1], &[]).is_incomplete(), "nothing to compare with");
+        assert!(Audit::of(&none[..1], &[]).is_incomplete(), "a single node is not compared");
         set(&mut none[0], "nvidia", "580.178.04");
         set(&mut none[1], "nvidia", "580.178.04");
         assert!(Audit::of(&none, &[]).is_incomplete(), "the driver is loaded, and nvidia-smi lists no GPU");

@@ -96,7 +96,7 @@ pub struct Bounds<'a> {
     pub reference: Option<Cow<'a, Reference>>,
     /// Highest bus bandwidth that the network permits, GB/s.
     pub limit: Option<f64>,
-    /// The criteria bound only other collectives or numbers of ranks.
+    /// Whether the criteria bound only other collectives or numbers of ranks.
     pub inapplicable: bool,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Bounds<'a> {
         let exact =
             criteria.references.iter().find(|reference| subject.is(reference.collective, reference.ranks));
         let reference = exact.map(Cow::Borrowed).or_else(|| nearest(subject, criteria).map(Cow::Owned));
-        // A curve without a measured point bounds nothing.
+        // A curve is no bound if none of its points was measured.
         let measured = |reference: &Cow<'_, Reference>| {
             reference.points.iter().any(|at| subject.sizes.iter().any(|size| same_size(*size, at.size_bytes)))
         };

@@ -1,4 +1,4 @@
-//! Evidence in a log besides its tables: networks, errors and their hosts.
+//! Evidence in a log outside its tables: networks, errors and their hosts.
 //!
 //! [`Listening`] wraps a log's reader and keeps the relevant lines in constant memory.
 //! [`diagnose`](crate::diagnose) derives the causes from them.
@@ -53,7 +53,7 @@ pub struct NetworkOccurrences {
     pub hosts: BTreeSet<String>,
 }
 
-/// Evidence in a log besides its tables.
+/// Evidence in a log outside its tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clues {
     /// Occurrences by sign.

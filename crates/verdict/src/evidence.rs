@@ -11,7 +11,7 @@ use crate::{clues::Clues, fingerprint::Fingerprint, stated_gpus::StatedGpus};
 pub struct RunEvidence<'a> {
     /// Measurements in the logs.
     pub reading: &'a Reading,
-    /// Evidence in the logs besides the measurements.
+    /// Evidence in the logs outside the measurements.
     pub clues: &'a Clues,
     /// End state of the job; `None` for a log without a run.
     pub job: Option<&'a JobEnd>,

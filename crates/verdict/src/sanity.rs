@@ -43,8 +43,8 @@ pub fn reasons(evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -> Vec<R
     reasons
 }
 
-/// Whether the table may be compared with a standard: there is one table, for the requested benchmark, with
-/// plausible numbers. Missing or unproven parts do not invalidate the rest.
+/// Whether the table may be compared with a standard: the log has exactly one table, for the requested benchmark, with plausible numbers.
+/// Missing or unproven parts do not invalidate the rest.
 pub fn measures_what_it_claims(reasons: &[Reason]) -> bool {
     const OTHER: [&str; 6] =
         ["NO_TABLE", "MANY_TABLES", "WRONG_COLLECTIVE", "WRONG_RANKS", "NO_ROWS", "IMPLAUSIBLE"];
@@ -97,8 +97,8 @@ pub(crate) fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
     }
 }
 
-/// Reasons from the end of the job. `dcgmi diag` fails with status 226 for each kind of finding, a missing persistence mode
-/// included, so beside its complete document the status adds nothing; without a finding it contradicts the document.
+/// Reasons from the end of the job. `dcgmi diag` fails with status 226 for each kind of finding, a missing persistence mode included, so
+/// the status adds no information to a complete document; without a finding it contradicts the document.
 pub(crate) fn job_of_metrics(evidence: &RunEvidence<'_>) -> Vec<Reason> {
     let mut reasons = job(evidence);
     let reading = evidence.reading;
@@ -296,8 +296,8 @@ fn values(
     }
 }
 
-/// The nodes of the table's ranks: as the table prints them, with the names of the scheduler. If it prints fewer than the cluster has,
-/// its header may be cut: then those of the cluster.
+/// The nodes of the table's ranks: as the table prints them, with the names of the scheduler. If it prints fewer than the cluster has, its
+/// header may be cut: then the nodes of the cluster are returned.
 fn nodes(table: &Table, evidence: &RunEvidence<'_>) -> Vec<String> {
     let known = |host: &String| match evidence.clues.nodes_of_hosts.get(host) {
         Some(nodes) => nodes.iter().cloned().collect(),
@@ -312,7 +312,7 @@ fn nodes(table: &Table, evidence: &RunEvidence<'_>) -> Vec<String> {
     if of_cluster.is_empty() { printed.into_iter().collect() } else { of_cluster }
 }
 
-/// The node with wrong data, or the nodes to which the log narrows it: nccl-tests print the sum over all ranks.
+/// The node with wrong data, or the nodes to which the log narrows it: nccl-tests prints the sum over all ranks.
 fn on_nodes(table: &Table, evidence: &RunEvidence<'_>) -> String {
     let all = evidence.cluster.map_or(0, |cluster| cluster.nodes.len());
     match &*nodes(table, evidence) {
@@ -323,12 +323,12 @@ fn on_nodes(table: &Table, evidence: &RunEvidence<'_>) -> String {
             let more = nodes.len().saturating_sub(NAMED_NODES);
             let named = nodes[..nodes.len() - more].join(", ");
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("on one or more of {named}{more} (`locate: {{}}` finds out which)")
+            format!("on one or more of {named}{more} (`locate: {{}}` identifies it)")
         }
     }
 }
 
-/// The only node of a table with wrong data: no other one is printed, or in the cluster.
+/// The only node of a table with wrong data: neither the table nor the cluster has another node.
 pub fn node_with_wrong_data(evidence: &RunEvidence<'_>, reasons: &[Reason]) -> Option<String> {
     let [table] = evidence.reading.tables.as_slice() else { return None };
     let mut nodes = nodes(table, evidence);

@@ -71,8 +71,8 @@ pub fn scaled(
     })
 }
 
-/// Difference in size of the two largest points divided by their difference in time, as bandwidth, GB/s. If there is
-/// only one point, its own bandwidth.
+/// Difference in size of the two largest points divided by their difference in time, as bandwidth, GB/s. With a single point, its own
+/// bandwidth.
 fn asymptote(points: &[CurvePoint], factor: f64) -> f64 {
     let mut by_size: Vec<_> = points.iter().map(|at| (at.size_bytes as f64 * factor, at.busbw)).collect();
     by_size.sort_by(|a, b| a.0.total_cmp(&b.0));

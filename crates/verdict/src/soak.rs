@@ -20,8 +20,8 @@ use crate::{
 
 /// Minimum number of rounds with a value.
 const MIN_ROUNDS: usize = 5;
-/// Minimum decline, in standard errors of a line through points with the residuals' deviation. A soak of a large cluster compares
-/// some ten thousand values in each of some hundred rounds.
+/// Minimum decline, in standard errors of a line through points with the residuals' deviation. A soak of a large cluster compares about
+/// 10,000 values in each of about 100 rounds.
 const STANDARD_ERRORS: f64 = 6.0;
 /// Minimum number of rounds in each third of the compared rounds.
 const MIN_THIRD: usize = 3;
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn an_increase_is_no_decline_and_four_rounds_state_that_none_was_judged() {
+    fn an_increase_is_no_decline_and_four_rounds_are_not_judged() {
         let faster = |_, round| 1.0 + 0.005 * f64::from(round);
         assert_eq!(judge(&series(20, 3, faster)).verdict, Verdict::Pass);
         let few = judge(&series(4, 3, |_, round| 1.0 - 0.1 * f64::from(round)));

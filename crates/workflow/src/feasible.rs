@@ -127,7 +127,7 @@ impl FeasibilityFindings {
             );
         }
         if bounds && criteria.data_only {
-            let message = "contradicts the floors, references or baseline beside it; remove one of them";
+            let message = "contradicts the floors, references or baseline of the check; remove one of them";
             self.add(FieldSource::Criteria(check), "data_only", false, message.to_owned());
         }
         if criteria.require_check && !workload.check {

@@ -1,8 +1,8 @@
 //! Values that only the user knows (project, zone, reservation), and the check of a deployment's substitutions.
 //!
-//! A values file is a YAML mapping: `_NAME: value` for every build that declares the substitution, and `field.of.workflow:
-//! value` for the workflow itself; a mapping as value sets the fields in it and leaves the others. A parameters file beside a deployment is a JSON Schema, written in YAML, of its
-//! substitutions; a description states the expected value and its source.
+//! A values file is a YAML mapping: `_NAME: value` for every build that declares the substitution, and `field.of.workflow: value` for the
+//! workflow itself; a mapping as value sets the fields in it and leaves the others. A parameters file next to a deployment is a JSON
+//! Schema, written in YAML, of its substitutions; a description states the expected value and its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 
 use crate::document::{FileProblem, FileProblems, MAX_DEPTH, YamlDocument};
 
-/// A user's values file.
 pub(crate) struct ValuesFile<'a> {
     document: &'a YamlDocument,
     substitutions: BTreeMap<String, String>,
@@ -148,7 +147,7 @@ pub(crate) fn check(
                 let path = error.instance_path();
                 let name = path.as_str().trim_start_matches('/').to_owned();
                 let found = given.get(&name).map_or(String::new(), |value| format!("; found {value:?}"));
-                // A rule between parameters has its own description beside it.
+                // A rule between parameters has its own description next to it.
                 let own = error.schema_path().as_str();
                 let rule = own.rsplit_once('/').and_then(|(rule, _)| schema.value.pointer(rule));
                 let rule = rule.and_then(|rule| rule["description"].as_str());

@@ -219,7 +219,7 @@ pub fn resolve_document(
 /// Sections that rules between sections require. With a problem in one of them, these rules are not checked.
 const SECTIONS: [&str; 5] = ["image", "cluster", "benchmark", "checks", "suite"];
 
-/// A suite of checks, in a file of its own.
+/// A suite of checks, in a separate file.
 struct Suite {
     folder: PathBuf,
     document: YamlDocument,

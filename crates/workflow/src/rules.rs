@@ -23,7 +23,7 @@ pub(crate) fn check(file: &WorkflowFile, complete: bool, mut complain: impl FnMu
         check_soak(file, &mut complain);
     }
     if file.limits.attempts == 0 {
-        complain("limits.attempts", "must be at least 1".to_owned());
+        complain("limits.attempts", "0 is less than the minimum of 1; write 1 or more".to_owned());
     }
     for (field, problem) in file.on.problems() {
         complain(&format!("on.{field}"), problem);

@@ -292,7 +292,7 @@ impl<'a> Explain<'a> {
         let depth = |branch: &&&Vec<ValidationError<'static>>| {
             branch.iter().map(|error| error.instance_path().as_str().len()).max().unwrap_or(0)
         };
-        // The alternative whose field is given, else the one with the deepest error.
+        // Select the alternative whose field is given, or else the one with the deepest error.
         let chosen =
             given.first().and_then(|tag| context.iter().find(|branch| self.tag(branch) == Some(**tag)));
         let furthest =

@@ -14,7 +14,6 @@ use crate::commands::{
 
 use super::GroupReference;
 
-/// The log of a group test.
 pub(super) struct GroupLog {
     /// The measured value with its direction; `None` if the program failed, or found wrong data or a hardware fault.
     pub(super) value: Option<(f64, Better)>,
@@ -28,7 +27,7 @@ impl GroupLog {
         let shown = log.display();
         match reading.ended {
             LogEnd::Failed => return Ok(Self { value: None }),
-            LogEnd::Empty => return Err(format!("log: {shown}: has no measurement")),
+            LogEnd::Empty => return Err(format!("log: {shown}: has no measurement; repeat the test")),
             LogEnd::Truncated => return Err(format!("log: {shown}: is incomplete; repeat the test")),
             LogEnd::Complete => {}
         }
@@ -52,7 +51,7 @@ pub(super) fn hosts(log: &Path) -> Result<Vec<String>, String> {
     let hosts: BTreeSet<_> = devices.map(|device| device.host.clone()).collect();
     if hosts.is_empty() {
         return Err(format!(
-            "members: {} names no nodes; list the members of the group beside it",
+            "members: {} names no nodes; list the members of the group next to it",
             log.display()
         ));
     }
@@ -70,7 +69,7 @@ fn value(reading: &Reading, reference: Option<&GroupReference>) -> Result<(f64, 
     if let (None, Some(slowest)) = (stated, reading.tables.iter().map(locate::plateau).reduce(f64::min)) {
         return match slowest > 0.0 {
             true => Ok((slowest, Better::Higher)),
-            false => Err("the table has no bus bandwidth".to_owned()),
+            false => Err("the table has no bus bandwidth; repeat the test on two ranks or more".to_owned()),
         };
     }
     let world: Vec<&Metric> = reading.metrics.iter().filter(|metric| metric.scope == Scope::World).collect();
@@ -87,19 +86,19 @@ fn value(reading: &Reading, reference: Option<&GroupReference>) -> Result<(f64, 
     };
     let of_name: Vec<&Metric> = world.into_iter().filter(|metric| *metric.name == *name).collect();
     let Some(first) = of_name.first() else {
-        return Err(format!("has no metric `{name}` of the whole job (scope `world`)"));
+        return Err(format!("has no metric `{name}` of the whole job (scope `world`); correct `reference.metric`"));
     };
     let unstated =
         || format!("{name} is in `{}`; state the unit of the reference as `reference.unit`", first.unit);
     let unit = reference.map(|reference| reference.unit.as_deref().ok_or_else(unstated)).transpose()?;
     if let Some(other) = of_name.iter().find(|metric| unit.is_some_and(|unit| *unit != *metric.unit)) {
         let unit = unit.unwrap_or_default();
-        return Err(format!("{name} is in `{}`, and `reference.unit` is `{unit}`", other.unit));
+        return Err(format!("{name} is in `{}`, and `reference.unit` is `{unit}`; correct one of them", other.unit));
     }
     let mut values = Vec::new();
     for metric in &of_name {
         let value = metric.value.filter(|value| value.is_finite() && *value >= 0.0);
-        values.push(value.ok_or_else(|| format!("{name} has no value (line {})", metric.line))?);
+        values.push(value.ok_or_else(|| format!("{name} has no value (line {}); repeat the test", metric.line))?);
     }
     values.sort_by(f64::total_cmp);
     let better = if first.better == Better::Lower { Better::Lower } else { Better::Higher };

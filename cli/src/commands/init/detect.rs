@@ -153,7 +153,7 @@ fn gpus_of_gres(gres: &str) -> Option<u32> {
     parts.next_back()?.parse().ok()
 }
 
-/// Names that a workflow accepts. The user must enter other names.
+/// Whether a workflow accepts the name; other names are not detected, so that the user enters them.
 fn is_name(text: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')

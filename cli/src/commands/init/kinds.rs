@@ -43,7 +43,7 @@ const A4_PINS: (&str, &[u8]) = (
     include_bytes!("../../../../workflows/a4-gke-testbed/cluster/pins.json"),
 );
 
-/// Schema files beside the workflows, which editors find by a relative path.
+/// Schema files next to the workflows, which editors find by a relative path.
 const SCHEMAS: [(&str, &str); 4] = [
     ("schemas/workflow.json", include_str!("../../../../schemas/workflow.json")),
     ("schemas/suite.json", include_str!("../../../../schemas/suite.json")),
@@ -526,7 +526,7 @@ fn quoted(text: &str) -> String {
     if word && !other { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }
 
-/// The schema line of a repository's file, for a folder with `schemas/` inside instead of beside it.
+/// The schema line of a repository's file, for a folder with `schemas/` inside instead of next to it.
 fn relocated(name: &str, content: Vec<u8>) -> Vec<u8> {
     if !name.ends_with(".yaml") {
         return content;

@@ -46,7 +46,7 @@ fn mpirun_ranks_use_the_network_plugin() {
     let nodes: String = bed.kept("nodes.json").split_whitespace().collect();
     assert!(nodes.contains(r#"["n1","n3"]"#), "{nodes}");
     assert_eq!(bed.left(), "", "after the end of the run");
-    // A plugin that makes NCCL use sockets instead of the fast network; nothing else differs.
+    // A plugin that makes NCCL use sockets instead of the fast network; all other settings are equal.
     let output = bed.mpi("gib-sockets", near);
     assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     let judged = bed.kept("verdict.json");
@@ -79,7 +79,7 @@ fn output_rotated_by_the_kubelet_is_complete() {
     let bed = KubernetesBed::new();
     let talk = format!("image={}", bed.read("image-talk"));
     let output = bed.burnin(&[&talk]).output().unwrap();
-    // The verdict is ignored, because the run measured nothing.
+    // The verdict is ignored, because the run has no measurement.
     assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
     for log in ["benchmark.log", "node-1.log"] {
         let log = bed.kept(log);

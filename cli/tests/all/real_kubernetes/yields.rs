@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::bed::{HANGS, KubernetesBed, MOST_OF_A_NODE, printed};
 
 const IDLE: &str = "workflows/idle-kubernetes.yaml";
-/// CPU request of a user's pod, which does not fit on a node beside a pod of [`MOST_OF_A_NODE`].
+/// CPU request of a user's pod, which does not fit on a node together with a pod of [`MOST_OF_A_NODE`].
 const USERS_CPU: &str = "1500m";
 
 /// The priority class of `workflows/idle-kubernetes.yaml`, the permission to list classes, and the pods of users, until dropped.

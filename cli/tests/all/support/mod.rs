@@ -19,7 +19,7 @@ pub fn bench() -> PathBuf {
     let version = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("all_reduce_perf-{version}"));
     if !program.exists() {
-        // The linker writes files with fixed names beside its output, so every test links in its own folder.
+        // The linker writes files with fixed names next to its output, so every test links in its own folder.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let draft = folder.path().join("all_reduce_perf");
         let compiled =
@@ -217,7 +217,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         left
     }
 
-    /// Checks that nothing is left running, and waits at most 30 s for processes that are ending.
+    /// Checks that no process is left running, and waits at most 30 s for processes that are ending.
     pub fn assert_nothing_left(&self) {
         wait_for("every process to end", || self.left_running().is_empty());
     }

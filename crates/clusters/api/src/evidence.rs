@@ -16,8 +16,8 @@ pub fn around_program() -> String {
     )
 }
 
-/// Shell text that only collects evidence of the node, until standard input ends, where `BURNIN_PAIR_INDEX` is `evidence`. A program on
-/// pairs of nodes runs several times on each node: this process exists from before the first pair until after the last one.
+/// Shell text for a process with `BURNIN_PAIR_INDEX=evidence`: it only collects evidence of the node, until standard input ends. A program
+/// on pairs of nodes runs several times on each node; this process exists from before the first pair until after the last one.
 pub fn while_input_is_open() -> String {
     format!("if [[ $BURNIN_PAIR_INDEX == evidence ]]; then\n{PROBE}burnin_run cat\nfi\n")
 }
@@ -53,8 +53,8 @@ mod tests {
     /// Maximum duration of a probe of a node.
     const PROBE_LIMIT: Duration = Duration::from_secs(2);
 
-    /// Output of a job whose probes meet unresponsive tools. The two probes take at most their limit longer than those of a job whose tools
-    /// respond at once. A busy host delays processes and never accelerates them, so one of three measurements suffices.
+    /// Output of a job whose probes call unresponsive tools. Its two probes may each take [`PROBE_LIMIT`] longer than those of a job whose
+    /// tools respond at once. A busy host delays processes and never accelerates them, so one of three measurements suffices.
     fn within_the_limit(path: &str) -> String {
         let (_folder, quick) = tools(&[("nvidia-smi", "exit 1"), ("dmesg", "echo '[ 1.0] booted'")]);
         let timed = |path: &str| {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(lines[5], "[ 201.0] NVRM: Xid (PCI:0000:9b:00): 31, 201");
     }
 
-    /// The lines of a storm of faults pass several processes within the time limit of a source.
+    /// Several processes filter the lines of a log full of faults within the time limit of a source.
     #[test]
     fn a_large_kernel_log_takes_a_small_part_of_the_time_limit() {
         let long = "for i in {1..1000}; do printf '[ %d.0] NVRM: Xid (PCI:0000:9b:00): 31, pid=%d %0350d\\n' $i $i 0; done";
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// A program that prints nothing, as one that was ended at its timeout.
+    /// A program without output, like one that was ended at its timeout.
     #[test]
     fn a_setting_without_a_value_is_unreadable() {
         let host = host();

@@ -14,9 +14,8 @@
 
 use crate::shell::quote;
 
-/// Defines `run_pairs ROUNDS EVIDENCE`, which runs all pairs, at most `ROUNDS` rounds of them unless it is 0, prints their sections and
-/// returns the highest exit status. If `EVIDENCE` is 1, a process on each node collects evidence from before the first pair until after
-/// the last one.
+/// Defines `run_pairs ROUNDS EVIDENCE`, which runs at most `ROUNDS` rounds of pairs (0: all rounds), prints their sections and returns the
+/// highest exit status. If `EVIDENCE` is 1, a process on each node collects evidence from before the first pair until after the last one.
 ///
 /// Requires the arrays `nodes` (names) and `addresses`, a writable folder `$pairs`, and the function `run_end NUMBER`, which runs one
 /// end on node `NUMBER` with its standard streams and the variables `BURNIN_PAIR_INDEX` and `BURNIN_PEER`; the index `evidence` starts
@@ -325,9 +324,9 @@ mod tests {
         text
     }
 
-    /// The collector of the node `n1` takes the evidence before the job while the pair runs.
+    /// The collector of the node `n1` completes its evidence before the job only after the pair has begun.
     #[test]
-    fn evidence_before_the_job_that_is_late_is_stated_and_not_printed() {
+    fn late_evidence_before_the_job_is_reported_and_not_printed() {
         let text = collected(
             "say() { printf 'burnin evidence: %s %s\\n' \"$BURNIN_NODE_NAME\" \"$1\"; }\n\
              [[ $BURNIN_NODE_NAME == n0 ]] || { cat; say 'before kernel lines 7'; }\n\
@@ -357,7 +356,7 @@ mod tests {
             let found = Command::new("pgrep").args(["-f", &folder.path().display().to_string()]).output();
             String::from_utf8(found.unwrap().stdout).unwrap()
         };
-        // A killed process exists for a moment.
+        // A killed process may exist for some milliseconds more.
         for _ in 0..50 {
             if left().is_empty() {
                 break;

@@ -33,8 +33,8 @@ pub fn rounds_of_pairs(program: &Program) -> Option<u32> {
     Some(command.rounds.unwrap_or(0))
 }
 
-/// Prints the names of the host and of its node if they differ, such as those of a pod: nccl-tests print the host's, but evidence,
-/// settings and other checks have the node's. The crate `measure` reads the line and removes it from the log.
+/// Prints the names of the host and of its node if they differ, such as those of a pod: nccl-tests prints the name of the host; evidence,
+/// settings and other checks have the name of the node. The crate `measure` reads the line and removes it from the log.
 fn host() -> String {
     format!(
         "if [[ {LOCAL_RANK} == 0 && -n ${{BURNIN_NODE_NAME:-}} ]] && burnin_host=$(hostname) && \
@@ -48,8 +48,8 @@ pub fn takes_evidence_of_pairs(job: &JobSpec) -> bool {
     job.evidence && rounds_of_pairs(&job.program).is_some()
 }
 
-/// Shell text (bash) that a process executes last: [`prelude`], then the program in the positional parameters, with evidence of its
-/// node if the job takes it. With pairs of nodes, each of which runs many pairs in sequence, another process of the node takes it.
+/// Shell text (bash) that a process executes last: [`prelude`], then the program in the positional parameters, with evidence of its node if
+/// the job takes it. With pairs of nodes a separate process on each node takes it, because a node runs many pairs in sequence.
 pub fn start(job: &JobSpec, folder: Option<&str>) -> String {
     const EXEC: &str = "exec \"$@\"\n";
     let run = match (job.evidence, rounds_of_pairs(&job.program)) {

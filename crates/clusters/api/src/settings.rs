@@ -72,7 +72,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
         System::new(Self::KIND, self)
     }
 
-    /// The settings in the form that a command carries to the agent.
+    /// The settings in the form that commands to the agent contain.
     fn access(&self) -> ClusterAccess {
         ClusterAccess::new(Self::KIND, self)
     }
@@ -111,7 +111,7 @@ pub fn wrong(cluster: &Cluster, why: &str) -> PortError {
 pub struct ProblemList(SettingsProblems);
 
 impl ProblemList {
-    /// Adds a problem under the name of its field; `None` adds nothing.
+    /// Adds a problem under the name of its field; `None` has no effect.
     pub fn add(&mut self, field: &str, problem: Option<String>) {
         self.0.extend(problem.map(|problem| (field.to_owned(), problem)));
     }
@@ -161,7 +161,7 @@ pub fn not_in_range(number: u32, most: u32) -> Option<String> {
 /// Returns an error for an invalid `NCCL_DEBUG` value: only letters and digits are valid, at most 16.
 pub fn not_a_debug_level(level: &str) -> Option<String> {
     let good = level.bytes().all(|byte| byte.is_ascii_alphanumeric()) && level.len() <= 16;
-    (!good).then(|| "expected an NCCL_DEBUG value, for instance INFO".to_owned())
+    (!good).then(|| format!("expected an NCCL_DEBUG value, for instance INFO, found `{}`", shown(level)))
 }
 
 /// Returns an error for a path that is relative, longer than 1024 bytes, or contains control characters.

@@ -11,7 +11,7 @@ pub use kept::Keep;
 pub use provider::DeployedClusters;
 
 /// A cluster that Cloud Build configs provision and release. The steps receive these substitutions, if their config declares
-/// them: `_CLUSTER`, the cluster's name, which every created resource must carry; `_RUN`; `_EXPIRES`, the time at which the
+/// them: `_CLUSTER`, the cluster's name, with which the steps must label every created resource; `_RUN`; `_EXPIRES`, the time at which the
 /// cluster must end by itself, in seconds since 1970; `_STATE`, a folder in the artefact bucket reserved for this cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deployed {

@@ -1,17 +1,17 @@
 //! Clusters deployed and destroyed by build steps: a deployment is a build, and so is a teardown.
 //!
 //! ```text
-//! clusters/open/{name}           the request, written before the deployment starts; removed when nothing is left
+//! clusters/open/{name}           the request, written before the deployment starts; removed when no resource is left
 //! clusters/{name}/given-back     released: no deployment may start
 //! clusters/{name}/failed-{n}     teardown n failed: time and reason
-//! clusters/{name}/gone           confirmation that nothing is left
+//! clusters/{name}/gone           confirmation that no resource is left
 //! clusters/{name}/state/         files of the steps
 //! ```
 //!
 //! Kept parts have separate objects: see [`kept`].
 //!
-//! All objects are in the artefact bucket, so that any process with access to the bucket can destroy the cluster. A failed
-//! teardown is repeated with growing delays until one reports that nothing is left.
+//! All objects are in the artefact bucket, so that any process with access to the bucket can destroy the cluster. A failed teardown is
+//! repeated with growing delays until one reports that no resource is left.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -252,7 +252,7 @@ impl DeployedClusters {
         Ok(None)
     }
 
-    /// A file of a build, or a permanent error in it.
+    /// Reads a file of a build. The inner error: the file is missing or invalid, which no retry can change.
     async fn left<T: DeserializeOwned>(
         &self,
         image: &Image,

@@ -152,7 +152,7 @@ impl Scheduler for HostsJobs {
         let files = script::files(job, &hosts, &path, &config.display().to_string(), image.as_deref());
         let file = |(name, text)| SubmittedText { name: format!("{path}/{name}"), text };
         let ssh = SubmittedText { name: config.display().to_string(), text: ssh };
-        // The script that calls mpirun comes first.
+        // Show the script that calls mpirun first: it is the most important one.
         Ok(files.into_iter().rev().map(file).chain([ssh]).collect())
     }
 

@@ -1,9 +1,8 @@
 //! The script that runs a job on the agent's machine, and the scripts that it starts on the hosts. Pure.
 //!
-//! Only the start that creates the link `claim` runs the benchmark. The script checks every host, copies the image, starts
-//! `mpirun`, or the program on each host by ssh, connects to every host periodically, and ends the job's remaining processes on every host before it writes the
-//! result.
-//! All processes of a job carry the variable `BURNIN_JOB`, by which they are found.
+//! Only the start that creates the link `claim` runs the benchmark. The script checks every host, copies the image, starts `mpirun`, or the
+//! program on each host by ssh, connects to every host periodically, and ends the job's remaining processes on every host before it writes
+//! the result. All processes of a job have the variable `BURNIN_JOB`, by which they are found.
 
 use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
 
@@ -90,7 +89,7 @@ every_host() {
   done
 }
 sweep_host() { remote "$1" "$sweep" sweep "BURNIN_JOB=$BURNIN_JOB" "$PWD"; }
-# Ends what is left of the job, everywhere. Hosts that do not answer end their ranks themselves, with the lost connection.
+# Ends all remaining processes of the job. Hosts that do not answer end their ranks themselves when the connection is lost.
 sweep_all() {
   kill -KILL "${beats[@]}" 2>/dev/null
   BURNIN_KEEP=$$ bash -c "$sweep" sweep "BURNIN_JOB=$BURNIN_JOB" 2>>output/launch.log
@@ -108,14 +107,14 @@ copy_image() {
   tar -C "$image" -cf - . |
     timeout 600 ssh -F "$config" -T "$1" "exec bash -c $(printf '%q ' "$receive" receive "$work" "$image")"
 }
-# The program on one host, without MPI, with these variables. They are exported first: a cancelled job is found by them.
+# Starts the program on one host, without MPI, with these variables. They are exported first: a cancelled job is found by them.
 on_host() {
   local host=$1 marks
   shift
   printf -v marks ' %q' "BURNIN_JOB=$BURNIN_JOB" "BURNIN_NODE_NAME=$host" "$@"
   ssh -F "$config" -T "$host" "export$marks; exec bash -c $(printf '%q ' "$(<rank.sh)" rank "${command[@]}")"
 }
-# The program on all hosts at once. The exit code is the highest one.
+# Starts the program on all hosts at once. The exit code is the highest one.
 on_all_hosts() {
   local host pids=() at=0 code=0 status
   for host in "${hosts[@]}"; do on_host "$host" >"output/node-$host.log" 2>&1 </dev/null & pids+=($!); done
@@ -156,7 +155,7 @@ mkdir -p alive
 beats=()
 for host in "${hosts[@]}"; do : >"alive/$host"; beat "$host" & beats+=($!); done
 [[ ! -e cancel ]] || { sweep_all; finish CANCELLED "" ""; }
-# mpirun's daemons check that they have the agent too: so it is `ssh`, which is ours only here.
+# The daemons of mpirun check that they have the agent too, so its name is `ssh`; only here the PATH has the script of this job first.
 with_mpirun() {
   PATH=$PWD/bin:$PATH exec "$mpirun" "${root[@]}" ${mpi_folder:+--prefix "$mpi_folder"} --hostfile hostfile -np "$ranks" --bind-to none \
   --mca plm_rsh_agent ssh --mca plm_rsh_no_tree_spawn 1 --mca orte_keep_fqdn_hostnames 1 "${options[@]}" \

@@ -10,12 +10,12 @@ use crate::settings::Hosts;
 /// Timeout of a command on a host, including the connection.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// An ssh_config in which every host is known by its name. The first value of an option counts, so the user's own
-/// configuration is included last.
+/// An ssh_config that identifies every host by its name. The first value of an option counts, so the user's own configuration is included
+/// last.
 pub fn config(settings: &Hosts) -> String {
     let mut text = String::from("# Written by Burnin.\n");
     for host in &settings.hosts {
-        // mpirun uses the address, because the name need not be known to DNS.
+        // mpirun uses the address, because DNS may not resolve the name.
         _ = writeln!(
             text,
             "Host {}",
@@ -53,7 +53,7 @@ pub fn config(settings: &Hosts) -> String {
 pub async fn run(config: &Path, host: &str, script: &str) -> Result<String, String> {
     let command = format!("exec bash -c {}", quote(script));
     let argv = ["ssh", "-F", &config.display().to_string(), "-T", host, &command].map(str::to_owned);
-    // Besides the usual variables ssh needs only the ssh agent's socket.
+    // In addition to the usual variables, ssh needs only the ssh agent's socket.
     let socket = std::env::var_os("SSH_AUTH_SOCK");
     let env: Vec<_> = socket.into_iter().map(|socket| ("SSH_AUTH_SOCK", socket)).collect();
     match ask(&argv, &env, LIMIT).await {

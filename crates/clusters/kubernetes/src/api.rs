@@ -67,7 +67,7 @@ impl ClientCache {
     /// The API client for these settings.
     ///
     /// # Errors
-    /// Returns an error if there are no credentials for the cluster.
+    /// Returns an error if no credentials for the cluster exist.
     pub async fn of(&self, settings: &Kubernetes) -> Result<NamespacedCluster, PortError> {
         let key = serde_json::to_string(&settings.access).map_err(PortError::transient)?;
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();

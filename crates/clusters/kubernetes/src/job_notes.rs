@@ -1,7 +1,7 @@
 //! Notes about a job in the bucket: they outlive the cluster's objects and the agent.
 //!
 //! ```text
-//! kubernetes/{job}/submitted.json       uid of the JobSet, once seen
+//! kubernetes/{job}/submitted.json       uid of the JobSet, once observed
 //!                  cancelled            the job must not start
 //!                  standing.json        its end state
 //!                  nodes.json           the nodes it ran on
@@ -10,8 +10,8 @@
 //!                  logs/{stream}/end.json
 //! ```
 //!
-//! A piece begins with a line of JSON: the position after it. Two agents that read the same container compete for the name of
-//! the next piece; the loser continues after the winner's piece.
+//! A piece begins with a line of JSON: the position after it. Two agents that read the same container compete for the name of the next
+//! piece; the second one continues after the stored piece.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub struct OutputCursor {
     pub until: String,
     /// Number of stored lines with exactly this timestamp.
     pub same: u64,
-    /// The last line is incomplete.
+    /// Whether the last line is incomplete.
     #[serde(default)]
     pub open: bool,
     /// Set if lines before this piece may be missing.

@@ -416,7 +416,6 @@ fn variable(name: &str, value: String) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value), value_from: None }
 }
 
-/// The name of the pod's node.
 fn node_name() -> EnvVar {
     let field =
         ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..ObjectFieldSelector::default() };

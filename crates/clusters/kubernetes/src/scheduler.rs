@@ -1,8 +1,8 @@
 //! Jobs on an existing Kubernetes cluster: one JobSet per job.
 //!
-//! At most one job per command: the JobSet's name follows from the job's name, the API assigns a name once, and an object with
-//! the name counts only if it carries the job's own annotation. A cancelled job gets a JobSet without pods, which reserves the
-//! name. Submissions and end states are recorded in the bucket, so that no job starts again after its objects are deleted.
+//! At most one job per command: the JobSet's name follows from the job's name, the API assigns a name once, and an object with the name
+//! counts only if it has the job's own annotation. A cancelled job gets a JobSet without pods, which reserves the name. Submissions and end
+//! states are recorded in the bucket, so that no job starts again after its objects are deleted.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -48,7 +48,6 @@ pub struct KubernetesJobs {
     pace: PollPace,
 }
 
-/// A job on its cluster.
 struct JobContext {
     settings: Kubernetes,
     cluster: api::NamespacedCluster,

@@ -22,7 +22,7 @@ const HEAD: &str = r#"set -u
 say() { printf '%s\n' "$*"; }
 # Arguments: status, code, text. The text is the pod's termination message, which outlives its log.
 fail() { local status=$1; shift; say "$*" >&2; { printf '%s\n' "$*" >"${BURNIN_LAST_WORD:-/dev/termination-log}"; } 2>/dev/null; finish "$status"; }
-# Ends the pod. After a failure it is kept for inspection first, until a file is created, the time is over, or it is deleted.
+# Ends the pod. After a failure it is kept for inspection first, until a file is created, the time has passed, or the pod is deleted.
 finish() {
   local status=$1 kept=${BURNIN_KEEP_SECONDS:-0} until
   if ((status != 0 && kept > 0)); then
@@ -46,7 +46,7 @@ say "pod $index of $BURNIN_NODES is $(hostname)"
 const RANKS: &str = r#"port=${BURNIN_PORT:?}
 export BURNIN_RANKS=$((BURNIN_NODES * BURNIN_RANKS_PER_NODE)) BURNIN_RENDEZVOUS=$run/rendezvous BURNIN_HOST=0.0.0.0 BURNIN_PORT=$port
 rm -rf "$BURNIN_RENDEZVOUS" && mkdir -p "$BURNIN_RENDEZVOUS" || fail 85 UNFIT "cannot create $BURNIN_RENDEZVOUS"
-# DNS may not resolve the names of new pods for a while.
+# DNS may not resolve the names of new pods at first.
 until=$((SECONDS + ${BURNIN_REACH_SECONDS:-300}))
 for ((node = 0; node < BURNIN_NODES; node++)); do
   name=$(host "$node")
@@ -191,7 +191,6 @@ fn rank(job: &JobSpec, settings: &Kubernetes) -> String {
     )
 }
 
-/// Environment variables of the script.
 pub fn environment<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
     let replicated = names::REPLICATED;
     // Pattern of the pod names, with a placeholder for the pod's index.

@@ -238,7 +238,6 @@ fn status(pod: &Pod) -> (&str, &str) {
     (text(status.reason.as_ref()), text(status.message.as_ref()))
 }
 
-/// Index of a pod in its job.
 pub fn index(pod: &Pod) -> u32 {
     let label = |key| text(pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)));
     let replicated = label("jobset.sigs.k8s.io/replicatedjob-name");

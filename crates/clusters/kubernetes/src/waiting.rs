@@ -64,7 +64,7 @@ fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<PodFinding> {
     }
 }
 
-/// Image pull errors that a retry cannot fix.
+/// Whether a retry cannot fix this image pull error.
 fn permanent(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     [

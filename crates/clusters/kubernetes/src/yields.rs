@@ -31,7 +31,7 @@ fn problem(classes: &[PriorityClass], name: &str) -> Option<String> {
     let Some(own) = classes.iter().find(named) else {
         return Some(format!("no PriorityClass {name} exists; workflows/idle-kubernetes.yaml shows one"));
     };
-    // Preempting pods of an even lower class, such as those that reserve nodes, is not idle capacity.
+    // The capacity of pods with an even lower class, such as those that reserve nodes, is not idle, so the class must not preempt.
     if own.preemption_policy.as_deref() != Some("Never") {
         return Some(format!(
             "PriorityClass {name} may preempt other pods; create it with preemptionPolicy: Never"

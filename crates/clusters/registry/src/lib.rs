@@ -1,7 +1,7 @@
 //! The kinds of clusters that accept jobs, one line each.
 //!
-//! A kind is a crate beside this one: its settings, the probe of an existing cluster, and its scheduler. Everything else works
-//! with [`KINDS`]: workflow files and their schema, offers, the agent and the provisioner.
+//! A kind is a crate next to this one: its settings, the probe of an existing cluster, and its scheduler. Everything else works with
+//! [`KINDS`]: workflow files and their schema, offers, the agent and the provisioner.
 
 mod schedulers;
 

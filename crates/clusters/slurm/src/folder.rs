@@ -57,7 +57,6 @@ impl SlurmFolder {
         self.shared.join("jobs").join(&self.name)
     }
 
-    /// The job folders of the cluster.
     pub fn jobs(&self) -> JobFolder {
         JobFolder::at(&self.shared)
     }

@@ -20,7 +20,6 @@ use service::PortError;
 pub use scheduler::SlurmJobs;
 pub use settings::Slurm;
 
-/// Slurm clusters, as a kind of cluster.
 pub struct SlurmKind;
 
 #[async_trait::async_trait]

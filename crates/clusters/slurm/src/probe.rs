@@ -66,13 +66,13 @@ fn nodes(name: &str, slurm: &Slurm, output: &str) -> ClusterStatus {
             .as_ref()
             .map_or("the default partition".to_owned(), |name| format!("partition {name}"));
         return ClusterStatus::Broken(format!(
-            "{name}: {requested} nodes requested, {partition} has {found}"
+            "{name}: {requested} nodes requested, {partition} has {found}; lower `nodes`"
         ));
     }
     let listed = slurm.listed_nodes();
     if let Some(absent) = listed.iter().flatten().find(|node| there.binary_search(node).is_err()) {
         return ClusterStatus::Broken(format!(
-            "{name}: node_list: Slurm has no node {absent} in this partition"
+            "{name}: node_list: Slurm has no node {absent} in this partition; correct `node_list`"
         ));
     }
     let name_of =
@@ -121,12 +121,12 @@ mod tests {
         let ClusterStatus::Ready(cluster) = nodes("lab", &listed("n[1-3]"), "n1\nn2\nn3\n") else { panic!() };
         assert_eq!(cluster.nodes[0].name, "any-0", "only Slurm expands a list");
         let ClusterStatus::Broken(why) = nodes("lab", &listed("n1,n9"), "n1\nn2\nn3\n") else { panic!() };
-        assert_eq!(why, "lab: node_list: Slurm has no node n9 in this partition");
+        assert_eq!(why, "lab: node_list: Slurm has no node n9 in this partition; correct `node_list`");
     }
 
     #[test]
     fn a_cluster_with_too_few_nodes_is_reported() {
         let ClusterStatus::Broken(why) = nodes("lab", &four(), "n1\n") else { panic!() };
-        assert_eq!(why, "lab: 4 nodes requested, the default partition has 1");
+        assert_eq!(why, "lab: 4 nodes requested, the default partition has 1; lower `nodes`");
     }
 }

@@ -1,9 +1,9 @@
 //! Jobs on drained nodes.
 //!
-//! Slurm starts no job on a drained node. So such a job has its own reservation of the nodes, and the nodes are resumed inside it:
-//! other users' jobs cannot use them. At the end of the job, before its end is recorded, the nodes are drained again for the same
-//! reason and the reservation is deleted. So a node is out of service even if the re-test, the agent or the run fails;
-//! only [`cluster_api::Scheduler::return_node`] returns it to service.
+//! Slurm starts no job on a drained node. Therefore such a job has its own reservation of the nodes, and the nodes are resumed inside it:
+//! other users' jobs cannot use them. At the end of the job, before its end is recorded, the nodes are drained again for the same reason
+//! and the reservation is deleted. So a node is out of service even if the re-test, the agent or the run fails; only
+//! [`cluster_api::Scheduler::return_node`] returns it to service.
 
 use model::{Class, Drained, Failure};
 use service::PortError;

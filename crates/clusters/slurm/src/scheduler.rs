@@ -68,8 +68,7 @@ impl SlurmJobs {
         let Some(number) = marks.submitted.or(begun).or(rows.first().map(|row| row.id)) else {
             return Ok(None);
         };
-        // This is a second job, submitted after a lost response. It would end immediately, because the first job holds
-        // the claim.
+        // This is a second job, submitted after a lost response. It would end immediately, because the first job has the claim.
         let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Going);
         for row in
             rows.iter().filter(|row| row.kind() == SlurmStateKind::Waiting).skip(usize::from(none_begun))
@@ -178,7 +177,7 @@ impl SlurmJobs {
         } else if nodes.is_empty() {
             Vec::new()
         } else {
-            // Naming the bad node only helps the operator: an error here changes nothing.
+            // Naming the bad node only helps the operator: an error here has no effect.
             self.commands.drained(nodes, None).await.unwrap_or_default()
         };
         let why = match drained.is_empty() {

@@ -121,7 +121,7 @@ end() {{
   exit "$2"
 }}
 
-# A cancel leaves the mark first and then checks the claim: at least one side sees the other.
+# A cancel writes the mark first and then checks the claim: at least one of both finds the file of the other.
 [ -e cancel ] && end false 0
 
 export BURNIN_RENDEZVOUS="$PWD/rendezvous"
@@ -132,7 +132,7 @@ export NCCL_DEBUG_FILE=output/nccl.%h.%p.log
 # Check that every node can be reached before the claim counts.
 srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label hostname >output/hosts.log 2>&1 || end false "$?"
 
-# What a rank does first, also in a container.
+# First steps of a rank, also in a container.
 rank=$(cat <<'RANK'
 export BURNIN_NODE_NAME="${{SLURMD_NODENAME:-}}"
 {rank}RANK

@@ -23,7 +23,7 @@ pub struct Slurm {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub ranks_per_node: u32,
-    /// A folder that the agent's host and every node share under this path, without `%` and `\`. It holds
+    /// A folder that the agent's host and every node share under this path, without `%` and `\`. It contains
     /// images, marks and output of jobs.
     pub shared_folder: String,
     /// Partition (`--partition`).
@@ -133,10 +133,10 @@ impl Settings for Slurm {
         let bad = self.retest.iter().find_map(|node| not_a_name(node, ""));
         found.add(
             "retest",
-            bad.or_else(|| (self.retest.len() > 64).then(|| "expected at most 64 nodes".to_owned())),
+            bad.or_else(|| (self.retest.len() > 64).then(|| format!("expected at most 64 nodes, found {}", self.retest.len()))),
         );
         let both = !self.retest.is_empty() && self.reservation.is_some();
-        found.add("retest", both.then(|| "cannot be combined with `reservation`".to_owned()));
+        found.add("retest", both.then(|| "cannot be combined with `reservation`; remove one of them".to_owned()));
         // The idle nodes are chosen by their state alone.
         let chosen = [("reservation", &self.reservation), ("constraint", &self.constraint)];
         for (field, _) in chosen.iter().filter(|(_, value)| self.yields && value.is_some()) {

@@ -352,7 +352,7 @@ fn launch_failed(row: &SlurmJobRow) -> bool {
     row.kind() == SlurmStateKind::Waiting && (reason.contains("launchfailed") || (held && row.restarts > 0))
 }
 
-/// Reasons that waiting cannot fix.
+/// Whether waiting cannot resolve this reason.
 fn never(reason: &str) -> bool {
     const NEVER: [&str; 9] = [
         "PartitionNodeLimit",

@@ -94,7 +94,7 @@ pub fn idle_nodes(slurm: &Slurm, reports: &SlurmReports) -> IdleNodes {
     });
     let Some(own) = own else {
         let name = slurm.partition.as_deref().unwrap_or("default");
-        return IdleNodes::NotPreemptible(format!("partition: Slurm has no partition {name}"));
+        return IdleNodes::NotPreemptible(format!("partition: Slurm has no partition {name}; correct `partition`"));
     };
     if let Err(why) = preemptible(slurm, own, &partitions, reports) {
         return IdleNodes::NotPreemptible(why);
@@ -198,7 +198,7 @@ fn preemptible(
             };
             let rows: Vec<_> = reports.qos.lines().filter_map(QosRow::parsed).collect();
             let Some(QosRow { mode, .. }) = rows.iter().find(|row| row.name == name) else {
-                return Err(format!("qos: Slurm has no QOS {name}"));
+                return Err(format!("qos: Slurm has no QOS {name}; correct `qos`"));
             };
             if !rows.iter().any(|row| row.preempts.split(',').any(|preempted| preempted == name)) {
                 return Err(format!(
@@ -312,7 +312,7 @@ mod tests {
         let why = refused(&|_| {}, serde_json::json!({"partition": "main"}));
         assert!(why.contains("no partition has a PriorityTier above 10 of main"), "{why}");
         let why = refused(&|_| {}, serde_json::json!({"partition": "other"}));
-        assert_eq!(why, "partition: Slurm has no partition other");
+        assert_eq!(why, "partition: Slurm has no partition other; correct `partition`");
         let suspended = |reports: &mut SlurmReports| {
             reports.partitions = reports.partitions.replace("PreemptMode=CANCEL", "PreemptMode=GANG,SUSPEND");
         };

@@ -144,7 +144,7 @@ impl Lint<'_> {
                 self.add("unit", "is stated and also read from the output; remove one of them")
             }
             (Some(unit), _) if unit.trim().is_empty() => {
-                self.add("unit", "is empty; write `1` for a ratio, `count` for a number of things")
+                self.add("unit", "is empty; write `1` for a ratio, `count` for a count")
             }
             _ => {}
         }

@@ -42,7 +42,7 @@ pub struct EvidenceFilter<R> {
     ready: (Vec<u8>, usize),
     /// Bytes of the incomplete last line.
     begun: Vec<u8>,
-    /// The beginning of the incomplete last line was passed on already.
+    /// Whether the beginning of the incomplete last line was passed on already.
     is_inside_line: bool,
     /// Removed lines for which no empty line was passed on yet.
     removed: usize,
@@ -52,12 +52,12 @@ pub struct EvidenceFilter<R> {
     nodes: BTreeMap<String, NodeLines>,
     hosts: BTreeMap<String, BTreeSet<String>>,
     kept: usize,
-    /// Lines were left out because of a maximum.
+    /// Whether lines were left out because of a maximum.
     is_cut: bool,
 }
 
 impl<'a> EvidenceFilter<Box<dyn Read + 'a>> {
-    /// Wraps a log that may be compressed. The first read returns an error in the first bytes.
+    /// Wraps a log that may be compressed. An error in the first bytes is returned by the first read.
     pub fn unpacked(log: impl Read + 'a) -> Self {
         Self::new(match nccl::unpacked(log) {
             Ok(log) => Box::new(log),

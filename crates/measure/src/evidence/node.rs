@@ -155,12 +155,12 @@ const SETTINGS: [&str; 2] = ["settings", "nccl"];
 /// Value of a version or setting that could not be read.
 const UNREADABLE: &str = "unreadable";
 
-/// Earlier probes printed an empty value if a version could not be read.
+/// Whether a version could be read; otherwise earlier probes printed an empty value.
 fn is_readable(value: &str) -> bool {
     !value.is_empty() && value != UNREADABLE
 }
 
-/// Adds a finding for each version and setting whose value changed. Logs of older versions have none of them after the job.
+/// Adds a finding for each version and setting whose value changed. Logs of older versions contain no settings after the job.
 fn compare_settings(before: &Sources, after: &Sources, changes: &mut Changes) {
     for source in SETTINGS {
         let is_known = |sources: &Sources| !sources.of(source).is_empty() && !sources.is_late(source);

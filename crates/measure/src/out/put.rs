@@ -17,7 +17,7 @@ use super::{MAX_BYTES, METRIC, OVERHEAD, Out, beginning, short};
 #[must_use]
 pub(crate) struct Put<'a> {
     pub(super) out: &'a mut Out,
-    /// The metric is the last one of the reading; otherwise it is only counted.
+    /// Whether the metric is the last one of the reading; otherwise it is only counted.
     pub(super) kept: bool,
     pub(super) whole: bool,
 }

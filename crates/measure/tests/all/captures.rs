@@ -167,7 +167,7 @@ fn nvlinks_are_read_in_the_spelling_of_each_driver() {
         let node = capture.evidence_with(&capture.links, &text);
         assert_eq!(codes(&node), [("NVLINK_DOWN", Severity::Hardware)], "{text}");
     }
-    // Nothing is printed for an A10: complete for a card, missing for a GPU that works with NVLinks only.
+    // The output for an A10 is empty: complete for a card, missing for a GPU that works with NVLinks only.
     let nothing = file("tests/captures/nvlink-a10.txt");
     assert_eq!(Capture::of("l40s-595").evidence(&nothing).missing, Vec::<String>::new());
     assert_eq!(capture.evidence(&nothing).missing.len(), 4, "states and errors, before and after");

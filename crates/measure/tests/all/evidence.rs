@@ -227,7 +227,7 @@ fn lost_lines_of_the_kernel_log_are_missing_evidence() {
     let text = "kernel log during the job: its ring buffer was overwritten: the oldest line ([ 107.0]) is newer than the newest line \
                 before the job ([ 105.0])";
     assert_eq!((gaps(&overwritten), overwritten.findings.len()), (vec![text.to_owned()], 4));
-    // More faults than are printed: the printed ones reach back to lines from before the job, or not.
+    // With more faults than are printed, the printed ones may or may not reach back to lines from before the job.
     let many = probed(&lines(100, 1300), &lines(100, 1310));
     assert_eq!((gaps(&many), many.findings.len()), (vec![], 10));
     let cut = probed(&lines(100, 102), &lines(100, 1310));
@@ -493,14 +493,14 @@ fn a_source_that_did_not_respond_in_time_is_reported_as_missing() {
         "no response within 1.5 s",
     );
     assert_eq!(node(&settings).missing, ["settings before the job: no response within 1.5 s"]);
-    // The version of NCCL is a source of its own: the settings are known without it.
+    // The version of NCCL is a separate source: the settings are read without it.
     let known = with_line(&load, "before", "settings", "iommu=on");
     let nccl = node(&with_line(&known, "before", "nccl", "no response within 1.5 s"));
     assert_eq!(nccl.missing, ["nccl before the job: no response within 1.5 s"]);
     assert_eq!(nccl.settings.get("iommu").map(String::as_str), Some("on"));
     let nccl = node(&with_line(&known, "before", "nccl", "nccl=2.28.9"));
     assert_eq!(nccl.settings.get("nccl").map(String::as_str), Some("2.28.9"));
-    // A port before the job is not one that went down if the ports after it are unknown.
+    // If the ports after the job are unknown, a port from before the job does not count as down.
     let port = "/sys/class/infiniband/mlx5_3/ports/1";
     let mut up = with_line(&load, "before", "ports", &format!("{port}/state:4: ACTIVE"));
     up = with_line(&up, "before", "ports", &format!("{port}/rate:400 Gb/sec (4X NDR)"));

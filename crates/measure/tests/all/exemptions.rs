@@ -47,7 +47,7 @@ pub(crate) fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)
             (r#"^\s+"2330",?$"#, "the model of a device; its index and serial number are read"),
             (
                 r#"^\s+"(Allocated|GPU to Host|Host to GPU|bidirectional) .*"#,
-                "text beside a passed test; DCGM itself compares the value with its threshold",
+                "text next to a passed test; DCGM itself compares the value with its threshold",
             ),
             (
                 r#"^\t{9}"(error_id|warning)" .*"#,

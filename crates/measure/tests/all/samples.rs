@@ -99,7 +99,7 @@ fn every_format_has_a_sample_and_a_description() {
 }
 
 #[test]
-fn nccl_tests_are_read_as_before() {
+fn logs_of_nccl_tests_have_the_same_reading_as_from_the_crate_nccl() {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl")];
     let mut count = 0;
     while let Some(folder) = folders.pop() {

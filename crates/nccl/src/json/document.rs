@@ -19,8 +19,8 @@ pub(crate) struct JsonDocument {
     tables: Tables,
     /// Number of objects started.
     objects: u64,
-    /// The times of a process exceeded the budget. Times of only some processes would identify the wrong one,
-    /// and rows with times beside rows without would be misleading.
+    /// Whether the times of a process exceeded the budget. Times of only some processes would identify the wrong one, and a mix of rows
+    /// with and without times would be misleading.
     no_times: bool,
     problem: Option<&'static str>,
 }
@@ -31,9 +31,9 @@ struct Draft {
     half: Half,
     /// Finite values read: time, algbw, busbw.
     seen: [bool; 3],
-    /// `nwrong` was not a count.
+    /// Whether `nwrong` was not a count.
     spoilt: bool,
-    /// The half has members: it is not `null`.
+    /// Whether the half has members: it is not `null`.
     printed: bool,
 }
 
@@ -145,7 +145,7 @@ impl JsonDocument {
                     }
                     Ok(())
                 }),
-                // The environment may hold secrets and is skipped.
+                // The environment may contain secrets and is skipped.
                 _ => tokens.skip(),
             }
         })

@@ -11,7 +11,7 @@ const BUFFER: usize = 64 * 1024;
 /// Maximum nesting depth; nccl-tests needs seven.
 const DEPTH: u32 = 64;
 
-/// Reason for an early end.
+/// Reason why reading ends before the end of the JSON value.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The input ends inside the object.

@@ -7,9 +7,9 @@ pub(crate) struct RowContext<'a> {
     pub(crate) layout: &'a Layout,
     /// The hosts of the Rank lines.
     pub(crate) hosts: &'a BTreeSet<Vec<u8>>,
-    /// The line ends in a newline: its last word is complete.
+    /// Whether the line ends in a newline: its last word is then complete.
     pub(crate) ended: bool,
-    /// The columns were inferred, so every half must be plausible.
+    /// Whether the columns were inferred, so that every half must be plausible.
     pub(crate) strict: bool,
 }
 

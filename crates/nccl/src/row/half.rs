@@ -16,7 +16,7 @@ const MEASURED: usize = 3;
 pub(super) struct FoundHalf {
     pub(super) printed: Printed,
     pub(super) end: usize,
-    /// Other output is joined to its last word.
+    /// Whether other output is joined to its last word.
     pub(super) joined: bool,
 }
 

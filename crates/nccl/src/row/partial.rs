@@ -10,7 +10,7 @@ pub(crate) struct Partial {
     pub(crate) row: Row,
     /// Number of halves read, measured or not.
     pub(crate) filled: u8,
-    /// The line ended inside a half: the following text is not part of this row.
+    /// Whether the line ended inside a half: the following text is then not part of this row.
     pub(super) cut: bool,
     /// Width of the last column of the halves read, with its padding.
     pub(super) last_pitch: Option<usize>,

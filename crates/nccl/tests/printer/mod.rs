@@ -84,7 +84,6 @@ pub const FORMATS: [Format; 17] = [
     Format { name: "2026 everything", iterations: true, timestamp: true, last: Last::NotChecked, ..NEW },
 ];
 
-/// The header lines.
 pub fn header(format: &Format) -> String {
     let mut half = String::new();
     half += if format.milliseconds {

@@ -23,7 +23,7 @@ pub(super) fn write(out: &mut String, stories: &[Story<'_>]) {
     let metrics: Vec<_> = stories.iter().map(|story| (story, summaries_of(story))).collect();
     let is_empty = |metrics: &[MetricSummary]| metrics.is_empty();
     if tables.is_empty() && metrics.iter().all(|(_, metrics)| is_empty(metrics)) {
-        *out += "\nNothing was measured.\n";
+        *out += "\nNo measurement was recorded.\n";
         return;
     }
     if !tables.is_empty() {

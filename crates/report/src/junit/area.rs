@@ -64,7 +64,7 @@ impl CheckArea {
         }
     }
 
-    /// Whether the reason reports that nothing was compared.
+    /// Whether the reason reports that no values were compared.
     pub fn refuses(reason: &Reason) -> bool {
         matches!(reason.code.as_str(), "NO_REFERENCE" | "OTHER_FINGERPRINT" | "UNSTABLE_BASELINE")
     }

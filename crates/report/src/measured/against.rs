@@ -77,7 +77,6 @@ impl<'a> Against<'a> {
         }
     }
 
-    /// The criteria's floors.
     pub fn floors(&self) -> &[Floor] {
         &self.floors
     }

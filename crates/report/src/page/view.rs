@@ -115,7 +115,7 @@ struct LogLine<'a> {
     verdict: String,
     /// Code of the most severe reason.
     code: &'a str,
-    /// Level beside its standard, or the most severe reason.
+    /// Level and its standard, or the most severe reason.
     text: String,
 }
 

@@ -68,7 +68,7 @@ impl Ranged for Runs {
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
         let fits = |step: &usize| self.count / step < hint.max_num_points();
         let step = [1, 2, 5, 10, 20, 50].into_iter().find(fits).unwrap_or(100);
-        // Run 1, and then round numbers.
+        // Label run 1, and then round numbers.
         let round = (1..=self.count).filter(|run| *run == 1 || run % step == 0);
         round.map(|run| run as f64 - 1.0).collect()
     }

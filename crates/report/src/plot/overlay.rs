@@ -8,7 +8,8 @@ use super::{
     chart, drawable, ink, plot, series,
 };
 
-/// The chart: the faster placement of each size, the first run open, the second filled. `None` without common measurements.
+/// The chart: the faster placement of each size, with open marks for the first run and filled ones for the second. `None` without
+/// common measurements.
 pub fn overlay(points: &[PointChange], canvas: Canvas) -> Option<Plot> {
     let curve = |busbw: fn(&PointChange) -> f64| {
         let mut curve: Vec<(u64, f64)> = Vec::new();

@@ -105,7 +105,7 @@ pub fn trend(TrendPlot { of, levels }: &TrendPlot<'_>, canvas: Canvas) -> Option
                 MarkKind::Verdict => "verdict",
             };
             let (label, text) = (HtmlEscape(&mark.label), HtmlEscape(&mark.text));
-            // The label is beside the line. The browser shows the description over both.
+            // The label is next to the line. The browser shows the description over both.
             let _ = write!(
                 drawn,
                 "<g class=\"m {kind}\"><title>{text}</title><path d=\"M{x} {top}V{bottom}\"/>\

@@ -22,9 +22,9 @@ const REMARKABLE: usize = 4;
 struct Columns {
     times: bool,
     wrong: bool,
-    /// No value of the table is wrong.
+    /// Whether no value of the table is wrong.
     is_right: bool,
-    /// Both placements, or the slower one of each size.
+    /// Whether both placements are shown, or only the slower one of each size.
     both: bool,
     baseline: bool,
     reference: bool,

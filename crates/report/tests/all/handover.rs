@@ -25,7 +25,7 @@ fn section<'a>(text: &'a str, title: &str) -> &'a str {
 }
 
 #[test]
-fn the_measured_values_stand_beside_the_serial_numbers_of_their_devices() {
+fn the_measured_values_are_listed_with_the_serial_numbers_of_their_devices() {
     let workflow = workflow();
     let mut reading = reading(&workflow);
     // nccl-tests counts the GPUs of n0 in another order than the driver: the bus id decides.
@@ -144,9 +144,9 @@ fn a_device_that_a_pod_names_is_listed_once() {
 }
 
 #[test]
-fn a_run_without_a_log_states_that_nothing_was_measured() {
+fn a_run_without_a_log_states_that_no_measurement_was_recorded() {
     let run = crate::support::cancelled();
     let text = handover(&[run.story()]);
-    assert!(section(&text, "Measured").contains("Nothing was measured."), "{text}");
+    assert!(section(&text, "Measured").contains("No measurement was recorded."), "{text}");
     assert!(section(&text, "Devices").contains("No log names a device."), "{text}");
 }

@@ -86,7 +86,7 @@ fn external_text_has_no_effect_on_terminal_and_page() {
 fn external_text_cannot_end_its_markdown_element() {
     let text = markdown(&hostile().story());
     silent("markdown", &text);
-    // Outside of code nothing is markup; inside, the fence is longer than any run of backticks.
+    // Outside of code no text is markup; inside, the fence is longer than any run of backticks.
     let mut fence: Option<&str> = None;
     for line in text.lines() {
         let ticks = &line[..line.len() - line.trim_start_matches('`').len()];

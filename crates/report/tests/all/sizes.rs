@@ -1,4 +1,4 @@
-//! Each size through earlier runs.
+//! Each size over earlier runs.
 
 use model::measurement::{Half, LogEnd, Row, Table};
 use report::sizes::{Earlier, Series, part};

@@ -120,7 +120,7 @@ fn without_curve(fingerprint: Fingerprint, runs: usize, learned: LearnedMetrics)
 /// A baseline of the values that a run and the runs before it have in common.
 #[derive(Clone, Debug)]
 pub struct Paired {
-    /// The baseline of these values; it may have none. Its runs are the oldest ones.
+    /// The baseline of these values, possibly without values. Its runs are the oldest ones.
     pub baseline: Baseline,
     /// The levels of the metrics in all runs since, oldest first: one for each of the baseline's fleets.
     pub earlier: Vec<Vec<Option<f64>>>,

@@ -59,7 +59,7 @@ pub struct CausePhrase {
     pub text: &'static str,
     /// Meaning of a line with this phrase.
     pub sign: Sign,
-    /// The word after the phrase is the affected host.
+    /// Whether the word after the phrase is the affected host.
     pub names_host: bool,
 }
 
@@ -207,7 +207,7 @@ pub fn is_tuning(line: &str) -> bool {
     !is_default && TUNING.iter().any(|name| line.contains(&format!("{name} set by")))
 }
 
-/// Evaluates the text after the phrase in `Out of bounds values : 2 FAILED`.
+/// Whether the text after the phrase reports wrong values, as in `Out of bounds values : 2 FAILED`.
 pub fn is_corrupt(after: &str) -> bool {
     let count = after.trim_start_matches([' ', ':']);
     after.contains("FAILED") || count.starts_with(|c: char| ('1'..='9').contains(&c))

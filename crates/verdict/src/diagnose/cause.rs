@@ -77,7 +77,7 @@ causes! {
     PluginNotFound = "plugin_not_found", Nobody,
         "NCCL found no network plug-in: check that its folder is mounted and in LD_LIBRARY_PATH inside the container.";
     DevicesNotFound = "devices_not_found", Own(0.9),
-        "NCCL sees no RDMA device: check drivers, /dev/infiniband, and the pod's network interfaces.";
+        "NCCL found no RDMA device: check drivers, /dev/infiniband, and the pod's network interfaces.";
     SocketFallback = "socket_fallback", Apart(0.9),
         "Data goes over TCP sockets instead of the fast network: check why its plug-in or its devices are not used.";
     GdrOff = "gdr_off", Apart(0.8),

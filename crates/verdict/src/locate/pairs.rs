@@ -16,7 +16,7 @@ pub struct PairResult {
     pub b: String,
     /// Bus bandwidth on the plateau, GB/s.
     pub busbw: f64,
-    /// The run completed with correct results. Otherwise it counts as degraded.
+    /// Whether the run completed with correct results. Otherwise it counts as degraded.
     pub ok: bool,
 }
 
@@ -246,7 +246,7 @@ fn sum(a: f64, b: f64) -> f64 {
     a.max(b) + (-(a - b).abs()).exp().ln_1p()
 }
 
-/// The best bandwidth confirmed by several pairs: a single absurd value has no effect.
+/// The best bandwidth confirmed by several pairs: a single implausible value has no effect.
 pub(crate) fn plateau(results: &[PairResult]) -> f64 {
     let usable = results.iter().filter(|result| result.ok && result.busbw.is_finite() && result.busbw > 0.0);
     let mut values: Vec<f64> = usable.map(|result| result.busbw).collect();

@@ -19,7 +19,7 @@ pub struct TestPlan {
 pub struct GroupOutcome {
     /// Participating members.
     pub members: Vec<String>,
-    /// Slower than expected: the group contains a bad member, or the outcome is wrong.
+    /// Whether the outcome is slower than expected: the group contains a bad member, or the outcome is wrong.
     pub degraded: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct PairOutcome {
     pub a: String,
     /// Second member.
     pub b: String,
-    /// Slower than expected.
+    /// Whether the pair is slower than expected.
     pub degraded: bool,
 }
 

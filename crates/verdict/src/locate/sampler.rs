@@ -7,7 +7,7 @@
 use super::evidence::{Bad, GroupEvidence};
 use model::SplitMix64;
 
-/// State of the moves besides the set.
+/// Random source and buffer of the moves; the set itself is passed to each step.
 #[derive(Debug)]
 pub(super) struct Sampler {
     pub chance: SplitMix64,

@@ -17,7 +17,7 @@ use super::timing_matrix::{Matrices, Matrix};
 const APART_SIGMAS: f64 = 8.0;
 /// Minimum distance of an outlier, as a fraction of the time.
 const APART_PART: f64 = 0.01;
-/// Minimum distance of an outlier, microseconds: the effect of a scheduler hiccup on a healthy process.
+/// Minimum distance of an outlier, microseconds: the effect of a short scheduler delay on a healthy process.
 const APART_US: f64 = 25.0;
 /// Minimum number of processes at which the spread is precise enough to detect several slow ones in one run.
 const CROWD: usize = 8;

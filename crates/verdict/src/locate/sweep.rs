@@ -58,9 +58,8 @@ pub enum SweepOutcome {
 /// runs again.
 ///
 /// `suspected`: members with evidence from outside the sweep, such as a hardware finding. In the first round they run with other members,
-/// and if a pair with one of them is degraded, the sweep needs no further round of all members. More than a quarter of the members
-/// have no effect.
-/// Deterministic: the same outcomes, in the same order, give the same pairs.
+/// and if a pair with one of them is degraded, the sweep needs no further round of all members. A list of more than a quarter of the
+/// members has no effect. Deterministic: the same outcomes, in the same order, give the same pairs.
 #[must_use]
 pub fn next_pairs(
     members: &[String],
@@ -86,8 +85,8 @@ pub fn next_pairs(
     pairs
 }
 
-/// Whether pairs of the first round with a suspected member are degraded, and not many more of the others than by wrong outcomes. Those
-/// run again in any case.
+/// Whether pairs of the first round with a suspected member are degraded, and the number of other degraded pairs is explained by wrong
+/// outcomes. The other degraded pairs run again in any case.
 fn explains(suspected: &BTreeSet<&str>, round: &[Tried], options: &PairOptions) -> bool {
     let results = results(round);
     let limit = options.limit(&results);

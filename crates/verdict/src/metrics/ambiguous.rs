@@ -9,14 +9,14 @@ use super::{
     measured::ByName,
 };
 
-/// Whether the format of the log has one value for each key. In other formats each row is a measurement of its own, and each is judged:
-/// ranks without a prefix, and programs that run several times, print several values of one subject.
+/// Whether the format of the log has one value for each key. In other formats each row is a separate measurement, and each is judged: ranks
+/// without a prefix, and programs that run several times, print several values of one subject.
 pub(super) fn has_one_value_per_key(reading: &Reading) -> bool {
     reading.format.as_deref() == Some("key-value")
 }
 
-/// Reports values of judged keys that contradict another value of the same key and subject: nothing states which of them is the result.
-/// A key is judged if a criterion selects it: without one it has no direction, so that no baseline has it.
+/// Reports values of judged keys that contradict another value of the same key and subject: the log does not state which of them is the
+/// result. A key is judged if a criterion selects it: without one it has no direction, so that no baseline has it.
 pub(super) fn judge(
     reading: &Reading,
     by_name: &ByName<'_>,

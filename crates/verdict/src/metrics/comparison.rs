@@ -91,7 +91,7 @@ pub(super) fn judge<'a>(
             compare(value, Learned::of(&[learned], tiers), described(key));
         }
     }
-    // Neither of two values is the worse one if the learned value is exact: the others than the one in `measured` are compared too.
+    // With an exact learned value, no value is the worse one of a key: compare all values, not only the one in `measured`.
     let exact = reading.metrics.iter().filter(|metric| metric.better == Better::Exact);
     for metric in exact.filter(|metric| criteria.settled(metric).is_none() && !is_running_total(metric)) {
         let is_compared = measured
@@ -151,8 +151,8 @@ pub(super) fn judge<'a>(
     }
 }
 
-/// States the values that only the baseline or only this run has: each subject is compared with its own past. Missing values of a
-/// node that this run measured, and a run or a baseline with less than half of the values, are inconclusive.
+/// Reports the values that only the baseline or only this run has: each subject is compared with its own past. Missing values of a node
+/// that this run measured, and a run or a baseline with less than half of the values, are inconclusive.
 fn unpaired(
     reading: &Reading,
     measured: &SubjectValues<'_>,

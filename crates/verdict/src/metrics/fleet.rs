@@ -103,7 +103,7 @@ pub(super) fn changes(
     }
 }
 
-/// The median printed step of a metric, relative: smaller changes may be those of rounding.
+/// The median printed step of a metric, relative: smaller changes may be rounding errors.
 fn resolution(baseline: &Baseline, name: &str, labels: &BTreeMap<&str, &str>) -> f64 {
     let wanted: BTreeSet<_> = labels.iter().map(|(name, value)| (*name, *value)).collect();
     let of_series = baseline.metrics.iter().filter(|it| {

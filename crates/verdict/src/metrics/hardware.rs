@@ -1,4 +1,4 @@
-//! Verdict on the hardware evidence of the nodes: what changed during the job.
+//! Verdict on the hardware evidence of the nodes: changes during the job.
 
 use std::collections::BTreeSet;
 

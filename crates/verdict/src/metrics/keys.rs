@@ -92,8 +92,8 @@ pub(super) fn values(reading: &Reading) -> SubjectValues<'_> {
     values.into_iter().collect()
 }
 
-/// The worse of two values of one key; for values without a worse direction the later one. A comparison of one value of each key thus
-/// hides no bad value, and does not depend on the order in which several processes print.
+/// The worse of two values of one key; for values without a worse direction the later one. Therefore a comparison of one value of each key
+/// finds every bad value, and does not depend on the order in which several processes print.
 pub(super) const fn worse(better: Better, earlier: f64, later: f64) -> f64 {
     match better {
         Better::Higher => earlier.min(later),

@@ -166,8 +166,8 @@ impl<'a> MetricHistory<'a> {
     /// Learns these values, each from the first `most` of the runs `passed` that have it.
     ///
     /// The levels of a metric begin with the first `most` of these runs, and all later runs follow. A level has every learned value of its
-    /// run: the values of a node that was replaced later begin later, and shorten neither the history of the other nodes nor the time
-    /// since which runs that failed count.
+    /// run: the values of a node that was replaced later begin later. They do not shorten the history of the other nodes, nor the period in
+    /// which failed runs count.
     fn learned(&self, keys: Vec<(BorrowedKey<'_>, usize)>, passed: &[usize], most: usize) -> LearnedMetrics {
         let mut by_fleet: BTreeMap<FleetName<'_>, Vec<(BorrowedKey<'_>, usize)>> = BTreeMap::new();
         for (key, at) in keys {

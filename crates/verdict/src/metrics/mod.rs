@@ -126,7 +126,7 @@ pub(crate) fn judge(
 }
 
 /// Compares the GPUs that the log names with those that the cluster's settings state, if no criterion judges a metric of GPUs: a diagnosis
-/// that never saw a GPU has no finding about it.
+/// that did not list a GPU has no finding about it.
 fn listed_gpus(evidence: &RunEvidence<'_>, measured: &[Measured<'_>], found: &mut FoundReasons<'_>) {
     let is_judged = |measured: &Measured<'_>| measured.is_of_gpus() || measured.criterion.subjects.is_some();
     let Some(stated) = evidence.gpus.filter(|_| !measured.iter().any(is_judged)) else { return };
@@ -284,7 +284,7 @@ fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, foun
         || standard.baseline.is_some()
         || stated(reading, criteria).next().is_some();
     if !bounded && reading.ended == LogEnd::Complete {
-        let text = "nothing bounds the measured values: add `metrics` to the criteria, or give a baseline"
+        let text = "no criterion and no baseline bounds the measured values: add `metrics` to the criteria, or use a baseline"
             .to_owned();
         found.add(Verdict::Inconclusive, "UNBOUNDED", text);
     }

@@ -31,7 +31,7 @@ pub fn units_of_pairs<'a>(readings: &'a [Reading], metric: &str) -> BTreeSet<&'a
 /// Finds the bad members from these metrics of the pairs, each in its own direction.
 ///
 /// A value is compared with those of the same labels, or with those of healthy logs. The speed of a pair in a log is the geometric mean of
-/// its compared values: one message size alone decides nothing. A pair on which the program failed is degraded.
+/// its compared values: one message size alone is no evidence. A pair on which the program failed is degraded.
 #[must_use]
 pub fn from_pair_metrics(
     readings: &[Reading],
@@ -192,7 +192,7 @@ mod tests {
             let suspects = super::tests::located(&one, &[]).suspects;
             let hosts: Vec<_> = suspects.iter().map(|suspect| suspect.host.as_deref()).collect();
             assert_eq!(hosts, [Some("n3")]);
-            // Pairs of GPUs without a connection have no value either, and a reason.
+            // Pairs of GPUs without a connection have a reason instead of a value.
             for metric in one.metrics.iter_mut().filter(|metric| metric.value.is_none()) {
                 metric.unmeasurable = Some("N/A".into());
             }

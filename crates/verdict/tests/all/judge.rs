@@ -106,7 +106,7 @@ fn judged(change: impl FnOnce(&mut Reading, &mut JobEnd)) -> Judgement {
 }
 
 #[test]
-fn criteria_of_metrics_are_inconclusive_for_a_table_which_has_none() {
+fn criteria_of_metrics_are_inconclusive_for_a_table() {
     let ((reading, job), workload) = (good(), workload());
     let evidence = evidence(&reading, &job, &workload);
     assert_eq!(by(&evidence, &criteria()).verdict, Verdict::Pass);
@@ -385,7 +385,7 @@ fn the_data_of_one_rank_is_judged() {
 
 /// A header that is cut to one of two nodes is no evidence about the other one.
 #[test]
-fn wrong_data_accuses_a_node_only_if_no_other_one_took_part() {
+fn wrong_data_makes_a_node_a_suspect_only_if_no_other_node_took_part() {
     let (mut wrong, job) = good();
     wrong.tables[0].rows[1].out_of_place.as_mut().unwrap().wrong = Some(3);
     let host = "node-0".to_owned();

@@ -156,7 +156,7 @@ fn healthy_runs_raise_no_alarm() {
     }
 }
 
-/// Simulates a fault on random ranks: number of results with only the right rank, and with another one.
+/// Simulates a fault on random ranks. Returns the number of results with only the right rank, and with another one.
 fn plant(
     name: &str,
     ranks_in_all: usize,

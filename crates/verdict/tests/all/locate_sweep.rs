@@ -110,7 +110,7 @@ fn a_cluster_of_two_nodes_and_pairs_that_could_not_run_are_undecided() {
 
 #[test]
 fn an_unmeasured_member_is_undecided() {
-    // Two nodes cannot run pairs, because another job holds them.
+    // Two nodes cannot run pairs, because another job uses them.
     let taken = |a: usize, b: usize| [a, b].iter().any(|end| [2, 5].contains(end));
     let (located, tried) = sweep(8, |_, a, b| Some(if taken(a, b) { -1.0 } else { 90.0 }));
     assert_eq!((named(&located), located.healthy), (vec![], false));

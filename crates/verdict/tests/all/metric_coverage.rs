@@ -39,7 +39,7 @@ fn a_gpu_that_only_one_node_lacks_is_missing() {
 
 /// The criteria bound no metric of GPUs: the verdict follows from findings.
 #[test]
-fn a_diagnosis_that_never_saw_a_gpu_is_inconclusive_if_the_settings_state_it() {
+fn a_diagnosis_that_does_not_list_a_stated_gpu_is_inconclusive() {
     let nodes = [node("n1", 8, 8)];
     let other = || MetricCriterion { metric: "load".into(), floor: Some(0.5), ..criterion() };
     let mut seven = seven_on(&["n1"]);

@@ -99,7 +99,7 @@ fn nights(random: &mut SplitMix64, levels: &[f64]) -> Vec<Judgement> {
 }
 
 #[test]
-fn a_lasting_change_of_a_metric_fails_or_is_shown_as_one_of_the_plateau() {
+fn a_lasting_change_of_a_metric_fails_or_is_shown_like_a_change_of_the_plateau() {
     let mut random = SplitMix64(8);
     let slower = nights(&mut random, &[[1.0; 10].as_slice(), &[0.99; 4]].concat());
     assert!(slower[..10].iter().all(|night| night.verdict == Verdict::Pass));

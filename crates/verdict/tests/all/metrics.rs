@@ -104,7 +104,7 @@ fn rules_that_need_a_direction_never_pass_a_metric_without_one() {
 
 /// A criterion without a bound does not replace the program's own result.
 #[test]
-fn a_failed_statement_of_the_program_fails_with_a_criterion_that_bounds_nothing() {
+fn a_failed_statement_of_the_program_fails_with_a_criterion_without_a_bound() {
     let mut reading = eight([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
     for metric in &mut reading.metrics {
         (metric.better, metric.unit) = (Better::Exact, "1".into());
@@ -154,7 +154,7 @@ fn missing_evidence_never_passes() {
         let no_bound_missed = MetricCriterion { ceiling: Some(200.0), ..criterion() };
         inconclusive(&reading, no_bound_missed, code);
     }
-    // A floor in GB/s says nothing about a value in an unknown unit, which may be larger or smaller.
+    // A floor in GB/s is not comparable with a value in an unknown unit, which may be larger or smaller.
     let mut other_unit = healthy();
     other_unit.metrics.iter_mut().for_each(|metric| metric.unit = "furlong".into());
     let judgement = by(&other_unit, MetricCriterion { floor: Some(1e6), ..criterion() });
@@ -261,7 +261,8 @@ fn the_library_judges_a_device_by_its_name() {
     assert!(busy.reasons[0].text.contains("1490 GB/s by more than 10.0 % (H100 SXM: "), "{:?}", busy.reasons);
     let healthy = read(&sample("h100-1.json"));
     assert_eq!(by(&healthy, bounded("nvbandwidth.device_local_copy")).verdict, Verdict::Pass);
-    // A metric without a value in the library, another device, and several devices without one for the subject.
+    // The library has no reference for a metric without a value, for another device, and for several devices of which the subject names
+    // none.
     assert_eq!(codes(&by(&healthy, bounded("nvbandwidth.host_device_latency_sm"))), ["NO_DEVICE_REFERENCE"]);
     let mut other = healthy.clone();
     other.gpus[0].name = Some("NVIDIA H100 PCIe".to_owned());
@@ -372,7 +373,7 @@ fn two_values_of_one_metric_never_pass() {
     let again = log("rtt_us=4.2\nCHECK_PASS\nrtt_us=3.9\nCHECK_PASS\n");
     assert_eq!(again.metrics[1].labels["repetition"], "2");
     assert_eq!(by(&again, bounded.clone()).verdict, Verdict::Pass);
-    // Only keys that a criterion selects are judged, also beside a baseline.
+    // Only keys that a criterion selects are judged, also with a baseline.
     let none = Criteria::named("test");
     let judgement = judged(&twice, Some(&none), Some(&learned(&[healthy()])));
     assert!(!codes(&judgement).contains(&"AMBIGUOUS"), "{judgement:?}");

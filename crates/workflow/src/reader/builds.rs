@@ -169,7 +169,7 @@ impl WorkflowReader<'_> {
     }
 }
 
-/// Placeholders for all secrets the config declares: only the build service knows whether they exist.
+/// Placeholders for all secrets the config declares: only the build service can check whether they exist.
 fn any_secrets(config: &cloudbuild::BuildConfig) -> BTreeMap<String, cloudbuild::Secret> {
     let declared = config.available_secrets.iter().flat_map(|available| &available.secret_manager);
     let names = declared.filter_map(|secret| secret.version_name.split("secrets/").nth(1)?.split('/').next());

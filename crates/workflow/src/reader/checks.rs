@@ -260,7 +260,7 @@ impl<'a> WorkflowReader<'a> {
         if file.every == Some(Every::Pair) && !has_peer {
             self.complain(
                 &format!("{field}.command"),
-                "has no argument `{peer}`, so the client does not know its server; write it where the program expects the address of \
+                "has no argument `{peer}`, so the client has no address of its server; write it where the program expects the address of \
                  the server",
             );
         }

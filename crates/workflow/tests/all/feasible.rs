@@ -112,7 +112,7 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
         ),
         (
             criteria("name: mine\ndata_only: true\nfloors: [{size_bytes: 8589934464, busbw: 1}]\n"),
-            "criteria.yaml:2:1: data_only: contradicts the floors, references or baseline beside it; remove one of them",
+            "criteria.yaml:2:1: data_only: contradicts the floors, references or baseline of the check; remove one of them",
         ),
         (
             criteria(

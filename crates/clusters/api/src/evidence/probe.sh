@@ -95,8 +95,8 @@ burnin_matches() {
   printf '%ss %d of %d\n' "$1" "$((found < $2 ? found : $2))" "$found"
   burnin_rows "$1" | tail -n "$2"
 }
-# Bridges above GPUs and RDMA devices whose access control services are on, with the control register (PCI Express 7.7.11). Without root
-# only the first 64 bytes of the configuration space can be read.
+# Prints the bridges above GPUs and RDMA devices whose access control services are on, with the control register (PCI Express 7.7.11).
+# Without root only the first 64 bytes of the configuration space can be read.
 burnin_acs() {
   local device path bridge words at try seen=' ' on=
   for device in /sys/bus/pci/drivers/nvidia/*:* /sys/class/infiniband/*/device; do
@@ -134,8 +134,8 @@ burnin_dma_buf() {
   ! grep -qs ' ib_umem_dmabuf_get' "$symbols" || state=yes
   printf 'dma_buf/rdma=%s\n' "$state"
 }
-# Version of the NCCL that a program of this environment loads: in the name of the file, or in its text. A source of its own: reading the
-# library from a slow file system may exceed the time limit, and the settings must not be lost with it.
+# Version of the NCCL that a program of this environment loads: in the name of the file, or in its text. It is a separate source: reading
+# the library from a slow file system may exceed the time limit, and the settings must be printed even then.
 burnin_nccl() {
   local folder file='' version
   local -a folders

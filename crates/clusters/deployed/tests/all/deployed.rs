@@ -139,7 +139,7 @@ async fn deployed_clusters_conform() {
     let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(""));
     let clusters = FolderDeployment::provider(&world.root, &world.store, Arc::new(SystemClock));
     provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
-    assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
+    assert_eq!(world.has(), [""; 0], "no cluster is left after the suite");
 
     // The suite also runs through the provider of all kinds.
     let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), crate::support::program());
@@ -289,7 +289,7 @@ async fn a_running_deployment_is_stopped_before_the_teardown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn teardowns_are_retried_with_growing_delays_until_nothing_is_left() {
+async fn teardowns_are_retried_with_growing_delays_until_no_resource_is_left() {
     let world = FolderDeployment::new();
     let tries = world.root.path().join("tries");
     let first = format!("echo x >>'{0}'; [[ $(wc -l <'{0}') -ge 3 ]] || exit 1", tries.display());
@@ -398,7 +398,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     assert_eq!(listed[0].name, format!("{}-kept", first.name));
     assert_eq!(listed[0].expires_at, Some(world.clock.now() + month));
 
-    // Later runs create only machines; a repeated command changes nothing.
+    // Later runs create only machines; a repeated command has no effect.
     let second = order_of(&world, "night-2", |deploy| {
         deploy.substitutions.insert("_NODES".to_owned(), "8".to_owned());
     });

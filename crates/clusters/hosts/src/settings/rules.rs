@@ -21,7 +21,7 @@ pub fn problems(settings: &Hosts) -> SettingsProblems {
     for (at, host) in settings.hosts.iter().enumerate() {
         let mut own = ProblemList::default();
         one(settings, host, &mut own);
-        let twice = |text: &str| format!("`{}` is in the list twice", shown(text));
+        let twice = |text: &str| format!("`{}` is in the list twice; remove one entry", shown(text));
         let same_name = !names.insert(&host.name);
         own.add("name", same_name.then(|| twice(&host.name)));
         // Without `address` the name is the address, so that one host may be listed by its name and by an address.

@@ -36,7 +36,7 @@ fn access(access: &ApiAccess, found: &mut ProblemList) {
         ApiAccess::Kubeconfig { path, context } => {
             found.add_if_set("access.kubeconfig.path", path, not_a_path);
             let bad = |context: &str| context.is_empty() || context.len() > 1024;
-            let rule = |context: &str| bad(context).then(|| "expected 1 to 1024 bytes".to_owned());
+            let rule = |context: &str| bad(context).then(|| format!("expected 1 to 1024 bytes, found {}", context.len()));
             found.add_if_set("access.kubeconfig.context", context, rule);
         }
         ApiAccess::InCluster => {}
@@ -48,7 +48,7 @@ fn access(access: &ApiAccess, found: &mut ProblemList) {
             // An IP address has no certificate of a public authority.
             let missing = certificate_authority.is_empty() && !server.ends_with(DNS_ENDPOINT);
             let bad = missing || !certificate_authority.bytes().all(letter);
-            found.add("access.gke.certificate_authority", bad.then(|| "expected base64".to_owned()));
+            found.add("access.gke.certificate_authority", bad.then(|| "expected base64, as `gcloud` prints it".to_owned()));
         }
     }
 }
@@ -59,11 +59,11 @@ fn queue(settings: &Kubernetes, found: &mut ProblemList) {
     found.add_if_set("priority_class", &settings.priority_class, not_a_name);
     found.add_if_set("pod_priority_class", &settings.pod_priority_class, not_a_name);
     let without_class = settings.yields && settings.pod_priority_class.is_none();
-    found.add("pod_priority_class", without_class.then(|| "is required with `yields`".to_owned()));
+    found.add("pod_priority_class", without_class.then(|| "is missing; `yields` requires it".to_owned()));
     let grows = settings.yields && settings.autoscaled;
     found.add(
         "yields",
-        grows.then(|| "cannot be combined with `autoscaled`: its pods would add nodes".to_owned()),
+        grows.then(|| "cannot be combined with `autoscaled`: its pods would add nodes; remove one of them".to_owned()),
     );
     if let Some(Topology::Required(level) | Topology::Preferred(level)) = &settings.topology {
         found.add("topology", not_a_key(level));
@@ -99,7 +99,7 @@ fn nodes(settings: &Kubernetes, found: &mut ProblemList) {
     let (named, count) = (&settings.only_nodes, settings.nodes);
     found.add("only_nodes", named.iter().find_map(|node| not_a_name(node)));
     let twice = named.iter().enumerate().find(|(place, node)| named[..*place].contains(node));
-    found.add("only_nodes", twice.map(|(_, node)| format!("names `{}` twice", shown(node))));
+    found.add("only_nodes", twice.map(|(_, node)| format!("names `{}` twice; remove one", shown(node))));
     let bad = !named.is_empty() && (named.len() > MAX_NAMED || named.len() != count as usize);
     let expected = format!("expected as many names as `nodes` ({count}), at most {MAX_NAMED}");
     found.add("only_nodes", bad.then(|| format!("{expected}, found {}", named.len())));
@@ -110,14 +110,14 @@ fn nodes(settings: &Kubernetes, found: &mut ProblemList) {
 
 fn pods(settings: &Kubernetes, found: &mut ProblemList) {
     for (key, value) in &settings.annotations {
-        let too_long = (value.len() > 16 << 10).then(|| "expected at most 16 KiB".to_owned());
+        let too_long = (value.len() > 16 << 10).then(|| format!("expected at most 16 KiB, found {} bytes", value.len()));
         found.add(&format!("annotations.{}", shown(key)), not_a_key(key).or(too_long));
     }
     if let Some(plugin) = &settings.plugin {
         found.add("plugin.image", not_an_image(&plugin.image));
         found.add("plugin.folder", not_a_path(&plugin.folder));
         let bad = plugin.command.is_empty() || plugin.command.iter().any(|word| word.contains('\0'));
-        found.add("plugin.command", bad.then(|| "expected a program and its arguments".to_owned()));
+        found.add("plugin.command", bad.then(|| "expected a program and its arguments, without zero bytes".to_owned()));
     }
 }
 
@@ -131,7 +131,7 @@ fn ranks(settings: &Kubernetes, found: &mut ProblemList) {
     }
     let seconds = settings.begin_within.0.as_secs();
     let bad = seconds == 0 || seconds > 7 * 86_400;
-    found.add("begin_within", bad.then(|| "expected 1 s to 7 days".to_owned()));
+    found.add("begin_within", bad.then(|| format!("expected 1 s to 7 days, found {}", settings.begin_within)));
     let bad = settings.keep_on_failure.is_some_and(|kept| !(1..=86_400).contains(&kept.0.as_secs()));
     found.add("keep_on_failure", bad.then(|| "expected 1 s to 24 h".to_owned()));
     for (field, size) in [

@@ -161,7 +161,7 @@ async fn an_unreachable_api_is_retried_and_missing_credentials_fail() {
     let bed = ProbeBed::up().await;
     let why = bed.refused(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})).await;
     assert!(why.code == "CREDENTIALS" && why.message.contains("/nowhere"), "{why:?}");
-    // In-cluster credentials exist only in the agent's pod, so nothing is checked here.
+    // In-cluster credentials exist only in the agent's pod, so they are not checked here.
     assert_eq!(bed.nodes(json!({"access": "in_cluster"})).await, ["any-0", "any-1"]);
     drop(bed.api);
     let config = bed.root.path().join("kubeconfig");

@@ -70,8 +70,8 @@ async fn an_agent_crash_at_any_point_leaves_one_jobset() {
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "after {polls} polls");
         assert_eq!((bed.made(&job.name), begun(&bed, &job).await), (1, 2), "after {polls} polls");
-        // Four submissions ended before their cut, so a later cut interrupts none. On a busy machine a single poll may do
-        // most of the work.
+        // After four completed submissions, later interruption points are beyond the end of a submission. On a busy machine a single poll
+        // may do most of the work.
         if ended_well == 4 {
             break;
         }

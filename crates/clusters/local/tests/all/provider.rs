@@ -16,7 +16,7 @@ fn soon() -> Timestamp {
 async fn the_fake_clusters_conform() {
     let provider = FakeClusters::new(Arc::new(SystemClock));
     provider_conformance::clusters(&provider, &System::processes(2), soon()).await;
-    assert_eq!(provider.alive(), [""; 0], "nothing costs money after the suite");
+    assert_eq!(provider.alive(), [""; 0], "no cluster is left after the suite");
 }
 
 #[tokio::test(flavor = "multi_thread")]

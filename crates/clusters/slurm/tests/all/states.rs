@@ -194,7 +194,7 @@ fn reasons_for_waiting_are_distinguished() {
 }
 
 #[test]
-fn of_two_jobs_with_the_same_name_the_claiming_job_counts() {
+fn the_claiming_job_counts_if_two_jobs_have_the_same_name() {
     let row = |id, state: &str| SlurmJobRow { id, state: state.into(), ..SlurmJobRow::default() };
     let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
     let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };

@@ -112,7 +112,6 @@ impl SlurmBed {
         self.run(&format!("{} {node} {line}", self.root.join("on").display()))
     }
 
-    /// Numbers of all jobs of a name.
     pub fn numbers(&self, name: &str) -> Vec<String> {
         self.run(&format!("squeue -h -t all -o %i -n {name}")).lines().map(str::to_owned).collect()
     }

@@ -76,7 +76,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     assert_eq!(
         std::fs::read_dir(folder.join("refused")).unwrap().count(),
         1,
-        "the second reports that it did nothing"
+        "the second reports that it did not run the benchmark"
     );
 }
 

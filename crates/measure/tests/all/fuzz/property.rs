@@ -1,7 +1,7 @@
 //! The property that cargo-fuzz and the unit tests check with the same function.
 
-/// Reads any bytes and checks what holds for every input. The first byte selects the format, and a byte beyond the formats its detection;
-/// the second one is the number of bytes that each request for more input returns.
+/// Reads any bytes and checks the properties of every reading. The first byte selects the format, and a byte beyond the formats its
+/// detection; the second one is the number of bytes that each request for more input returns.
 ///
 /// # Panics
 ///

@@ -122,7 +122,6 @@ pub fn noise(of: u64) -> f64 {
     ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f64 / f64::from(1 << 23) - 1.0
 }
 
-/// Clues from the text of a log.
 pub fn clues(log: &str) -> Clues {
     let mut listening = Listening::new(log.as_bytes());
     std::io::copy(&mut listening, &mut std::io::sink()).expect("memory can be read");
