@@ -60,7 +60,6 @@ pub struct ChannelForm {
 pub struct ChannelRequest {
     /// Exact body.
     pub body: String,
-    /// Further headers.
     pub headers: Vec<(&'static str, String)>,
 }
 
@@ -71,7 +70,6 @@ pub enum SecretOrigin {
     Url,
     /// Signing keys.
     Key,
-    /// API token.
     Token,
 }
 

@@ -85,7 +85,6 @@ impl PlannedStep {
 /// Command or script of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A tool with arguments.
     Command(image::ToolCommand),
     /// A script with its shebang, or for `/bin/sh`.
     Script(String),

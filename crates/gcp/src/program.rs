@@ -31,7 +31,6 @@ const USAGE: u8 = 64;
 /// Dependencies of a service, besides its own configuration.
 pub struct Wiring {
     pub bus: Arc<dyn Bus>,
-    /// Clock of the handler and its tasks.
     pub clock: Arc<dyn Clock>,
     /// Emulator that replaces Cloud Storage.
     pub storage_emulator: Option<Emulator>,

@@ -18,7 +18,6 @@ pub struct Occurrence {
 /// Input to a run's state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A fact arrived.
     Fact(Box<Occurrence>),
     /// Time passed, or a restart lost the preceding inputs.
     Tick,
@@ -37,7 +36,6 @@ pub struct Decision {
 pub enum Ignored {
     /// The same message was accepted before.
     Duplicate,
-    /// The fact contains nothing new.
     NothingNew,
     /// The fact belongs to an abandoned attempt.
     OlderAttempt,

@@ -14,7 +14,6 @@ use crate::soak::SoakProgress;
 /// State of a run, derived from its records alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunState {
-    /// Run that the ledger records.
     pub run: RunId,
     /// Resolved workflow from the first record.
     pub workflow: Workflow,
@@ -77,7 +76,6 @@ pub struct EarlierAttempt {
     pub because: Failure,
 }
 
-/// End of a stage's attempt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum AttemptEnd {
     Succeeded(Box<Fact>),

@@ -228,7 +228,6 @@ fn in_header(byte: u8) -> bool {
 /// Beginning of a bearer token, case-insensitive.
 pub(crate) const BEARER: &str = "bearer ";
 
-/// A bearer token.
 pub(crate) fn bearer(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let class = |byte: u8| byte.is_ascii_alphanumeric() || b"._~+/=-".contains(&byte);
     // Words in prose are shorter, or have no digit.

@@ -64,7 +64,6 @@ impl VariableReader {
         }
     }
 
-    /// A variable that must be set.
     pub fn required<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str) -> Option<T> {
         let value = self.read(variable)?;
         if value.is_none() {
@@ -80,7 +79,6 @@ impl VariableReader {
         self.read(variable).map(|value| value.unwrap_or(default))
     }
 
-    /// A variable that may be absent.
     pub fn optional<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str) -> Option<Option<T>> {
         self.read(variable)
     }

@@ -42,7 +42,6 @@ const MAX_CONNECTIONS: usize = 1024;
 /// Pause after a failed `accept`: usually the process has no free file descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Limits of a server's connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
     /// Maximum number of open connections.

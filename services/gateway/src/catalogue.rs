@@ -104,7 +104,6 @@ pub struct ReadWorkflows {
 pub struct BrokenWorkflow {
     /// File name in the folder.
     pub file: String,
-    /// Errors in the file.
     pub problems: Vec<FileProblem>,
 }
 

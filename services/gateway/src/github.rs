@@ -23,7 +23,6 @@ use triggers::PushEvent;
 
 use crate::{Gateway, StartError, StartRequest, api::ApiProblem, start};
 
-/// Path of GitHub's webhooks.
 pub(crate) const PATH: &str = "/hooks/github";
 /// GitHub's maximum payload, bytes.
 const BODY_LIMIT: usize = 25 << 20;

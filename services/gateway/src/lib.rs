@@ -77,7 +77,6 @@ pub struct GatewaySetup {
     pub rates: Rates,
     /// Webhook secrets of GitHub; without a secret all webhooks are refused.
     pub secrets: WebhookSecrets,
-    /// Polls the refs of repositories.
     pub refs: Arc<dyn Refs>,
     /// Name of the table of measurements, shown to users.
     pub warehouse: String,

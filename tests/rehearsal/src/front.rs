@@ -151,7 +151,6 @@ fn principal(email: &str) -> String {
     }
 }
 
-/// Pushes of a subscription.
 pub struct PushDelivery {
     pub front: Arc<Front>,
     pub subscription: String,

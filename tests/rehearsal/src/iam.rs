@@ -147,7 +147,6 @@ impl Iam {
         self.refused(member, missing, &Resource::unknown(what))
     }
 
-    /// Number of allowed requests.
     pub fn allowed(&self) -> u64 {
         self.log().allowed
     }

@@ -305,7 +305,6 @@ pub fn permission_to_create() -> &'static str {
 /// Google's services with a REST surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoogleApi {
-    /// Cloud Storage.
     Storage,
     CloudBuild,
     BigQuery,
@@ -317,7 +316,6 @@ pub struct Call<'a> {
     pub method: &'a str,
     /// Decoded path, split.
     pub path: Vec<String>,
-    /// Query parameters.
     pub query: BTreeMap<String, String>,
     /// JSON body, or null.
     pub body: Value,

@@ -134,7 +134,6 @@ fn a_host_disconnected_during_a_run_is_unreachable() {
     );
 }
 
-/// Unreachable hosts that a play ignores are not findings.
 #[test]
 fn an_ignored_unreachable_host_is_not_a_finding() {
     let findings = found("ignored-unreachable");

@@ -126,7 +126,7 @@ async fn remaining_processes_of_a_step_are_killed() {
 }
 
 #[tokio::test]
-async fn a_process_that_left_its_group_does_not_hold_up_the_build() {
+async fn a_process_that_left_its_group_does_not_delay_the_build() {
     let world = BuildHost::new();
     let outcome = world
         .run(json!({"steps": [{"name": "bash", "script": "setsid sh -c 'echo $$ > far.part; mv far.part far; exec sleep 30' & \

@@ -66,7 +66,6 @@ impl PlannedBuild {
     }
 }
 
-/// True state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SimClusterState {
     /// Starting.

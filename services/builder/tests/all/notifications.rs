@@ -72,7 +72,7 @@ fn notification(build: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reordered_and_repeated_notifications_give_one_end() {
+async fn reordered_and_repeated_notifications_publish_one_end() {
     for (ends, fact) in [("SUCCESS", "dev.burnin.image.built.v1"), ("FAILURE", "dev.burnin.image.failed.v1")]
     {
         let mut published = Vec::new();

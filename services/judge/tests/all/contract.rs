@@ -147,7 +147,7 @@ async fn five_passed_runs_form_a_baseline_and_a_slower_run_fails_against_it() {
 }
 
 #[tokio::test]
-async fn four_passed_runs_give_no_baseline() {
+async fn no_baseline_is_learned_from_four_passed_runs() {
     let past = Arc::<Memory>::default();
     for number in 0..4 {
         past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_cluster_that_got_faster_keeps_its_baseline_until_the_new_level_repeat
 }
 
 #[tokio::test]
-async fn runs_that_do_not_repeat_give_no_baseline() {
+async fn no_baseline_is_learned_from_runs_that_do_not_repeat() {
     let flapping = |runs: usize| [1.0, 2.0].into_iter().cycle().take(runs).collect::<Vec<_>>();
     // Nine runs are below the minimum.
     let (verdict, reasons) = after(&flapping(9)).await;

@@ -86,7 +86,7 @@ async fn the_table_of_nccl_tests_names_the_nodes_of_the_pods() {
 
 /// Suspects and diagnoses are the hosts of clues.
 #[test]
-fn the_clues_of_a_pod_are_those_of_its_node() {
+fn the_clues_of_a_pod_name_its_node() {
     let log = "burnin host: accept-1-w-0-1 n2\n\
                accept-1-w-0-1:1:1 [0] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n";
     let (_, mut clues) = listen(log.as_bytes()).unwrap();

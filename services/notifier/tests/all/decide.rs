@@ -191,7 +191,7 @@ fn systems_are_tracked_separately() {
 }
 
 #[test]
-fn a_commit_gets_a_status_for_every_run() {
+fn a_commit_receives_a_status_for_every_run() {
     let notify: Vec<Notify> =
         serde_json::from_value(json!([{"github": {"check": true}}, {"webhook": {"target": "pager"}}]))
             .unwrap();

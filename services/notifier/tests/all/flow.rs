@@ -26,7 +26,7 @@ fn channels(sender: &FakeSender) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn repeated_facts_give_one_notice_per_channel() {
+async fn repeated_facts_cause_one_notice_per_channel() {
     let (mut world, sender) = world();
     let failed = SimulatedRun::new("w-1", FAIL, 1.0).notifying(to_all()).pushed();
     for _ in 0..3 {

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-/// A published message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PubsubMessage {
     /// Content.

@@ -31,7 +31,6 @@ pub struct Object {
     pub metageneration: u64,
     /// Metadata from its creator.
     pub given: Map<String, Value>,
-    /// Time of creation.
     pub created: DateTime<Utc>,
 }
 
@@ -90,7 +89,6 @@ pub struct Bucket {
     pub notifications: Vec<Value>,
 }
 
-/// State of the server.
 #[derive(Debug, Default)]
 pub struct StorageState {
     pub buckets: BTreeMap<String, Bucket>,
