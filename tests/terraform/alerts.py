@@ -395,7 +395,7 @@ def problems(deployment, parked, failed):
     return found
 
 
-# Log statements that count for a metric, besides all errors. Any other statement that matches is an error.
+# Log statements that count for a metric, in addition to all errors. Any other statement that matches is an error.
 COUNTED = {
     "burnin/parked": ["crates/service/src/parking.rs"],
     "burnin/overdue": ["services/provisioner/src/sweep.rs"],

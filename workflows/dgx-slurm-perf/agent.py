@@ -79,7 +79,7 @@ def state(values):
 
 
 def stored(values):
-    """The record, or None: then nothing of the agent was created."""
+    """The record, or None if no resource of the agent was created."""
     place = f"{state(values)}/{RECORD}"
     if not place.startswith("gs://"):
         if not os.path.exists(place):

@@ -49,7 +49,7 @@ pub struct ChannelForm {
     pub title: &'static str,
     /// The kind in one sentence, for schemas.
     pub description: &'static str,
-    /// Settings field that holds the channel's name.
+    /// Settings field that contains the channel's name.
     pub field: &'static str,
     /// Secrets under the channel's name that a delivery needs.
     pub secrets: &'static [SecretOrigin],

@@ -28,7 +28,7 @@ use crate::{
 /// Exit code for invalid usage or input, as in all Burnin programs.
 const USAGE: u8 = 64;
 
-/// Dependencies of a service, besides its own configuration.
+/// Dependencies of a service other than its own configuration.
 pub struct Wiring {
     pub bus: Arc<dyn Bus>,
     pub clock: Arc<dyn Clock>,
@@ -69,7 +69,7 @@ impl Wiring {
         }
     }
 
-    /// Components of a worker.
+    /// The parts of a service that consists of one worker.
     pub fn worker(&self, worker: impl Worker, takes: &[&'static str], parking: Arc<dyn Store>) -> Parts {
         let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
         Parts { takes: takes.to_vec(), handler: Arc::new(handler), parking, chores: Vec::new() }

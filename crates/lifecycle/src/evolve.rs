@@ -105,7 +105,7 @@ impl RunState {
         self.learn_lease(attempt, fact, at);
         self.learn_drains(fact);
         match fact {
-            // The first record holds the request; a second request cannot change it.
+            // The first record contains the request; a second request cannot change it.
             Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::RunUsed(_) | Fact::ClusterDeleted(_) => {}
             Fact::CancelRequested(cancel) => {
                 self.cancelled_by.get_or_insert_with(|| cancel.by.clone());

@@ -36,8 +36,8 @@ pub enum PinError {
         name: String,
         why: String,
     },
-    /// Too many concurrent changes.
-    #[error("too many concurrent changes of the pin of {0}; retry")]
+    /// More concurrent changes than `RIVALS`: retry.
+    #[error("the pin of {0} was changed concurrently more than {max} times; retry", max = RIVALS)]
     Busy(String),
 }
 
@@ -219,7 +219,7 @@ pub enum Decided {
     Now,
     /// The decision was already in force.
     Before,
-    /// There was no pin to release.
+    /// No pin was in force, so no release was recorded.
     Never,
 }
 

@@ -33,7 +33,7 @@ const SPACES: usize = 16;
 /// Maximum length of a user or password.
 const USER: usize = 1 << 10;
 
-/// Whether a variable or setting with this name holds a secret.
+/// Whether a variable or setting with this name contains a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let ends = [

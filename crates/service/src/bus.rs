@@ -144,7 +144,7 @@ impl Bus for MemoryBus {
             );
             deliveries.spawn(async move {
                 delivery.await;
-                // An aborted delivery does not come here: its event is still lost with this process.
+                // An aborted delivery does not reach this line: its event is still lost with this process.
                 if let Entry::Occupied(mut count) = counts(&undelivered).entry(id) {
                     *count.get_mut() -= 1;
                     if *count.get() == 0 {

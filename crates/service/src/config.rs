@@ -69,7 +69,7 @@ impl VariableReader {
         if value.is_none() {
             self.problems.push(VariableProblem {
                 variable,
-                message: "is not set, and there is no default".to_owned(),
+                message: "is not set and has no default".to_owned(),
             });
         }
         value

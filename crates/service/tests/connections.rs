@@ -1,4 +1,4 @@
-//! Limits of connections: slow and idle clients are disconnected, do not block other clients, and hold little memory.
+//! Limits of connections: slow and idle clients are disconnected, do not block other clients, and use at most 64 KiB each while idle.
 
 use std::{
     io::{Read, Write},

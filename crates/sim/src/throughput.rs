@@ -125,6 +125,6 @@ pub fn held(runs: usize, heap: Heap<'_>) -> io::Result<()> {
         at_once(conductor.handle(&event));
     }
     let grown = kib_a_run(heap().saturating_sub(before), runs);
-    println!("{runs:>6} runs held open by one conductor: {grown:.2} KiB per run, names of objects included");
+    println!("{runs:>6} open runs in one conductor: {grown:.2} KiB per run, names of objects included");
     Ok(())
 }

@@ -103,7 +103,7 @@ async fn node_results(warehouse: &dyn Warehouse) {
     assert_eq!(warehouse.node_results("a").await.expect("results"), []);
 }
 
-/// Checks metrics of two checks of a run, beside measurements.
+/// Checks metrics of two checks of a run, in addition to measurements.
 async fn metrics(warehouse: &dyn Warehouse) {
     let row = |check: &str, metric_number, value: Option<f64>| MetricRow {
         run: "m".into(),

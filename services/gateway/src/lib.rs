@@ -140,7 +140,7 @@ impl Gateway {
         self.routes_beside(pages.routes())
     }
 
-    /// HTTP routes beside `pages` for users, with the same authentication.
+    /// HTTP routes in addition to `pages`, for users, with the same authentication.
     pub fn routes_beside(self: &Arc<Self>, pages: Router) -> Routes {
         let catalogue = Arc::clone(&self.catalogue);
         let about =

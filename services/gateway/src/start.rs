@@ -36,7 +36,7 @@ pub struct StartRequest {
     pub cluster: Option<(String, ClusterOffer)>,
     /// Cause, recorded with the run.
     pub trigger: Trigger,
-    /// Receiver of the result, besides the channels of the workflow.
+    /// Receiver of the result, in addition to the channels of the workflow.
     pub origin: Option<Origin>,
 }
 

@@ -57,7 +57,7 @@ pub struct Invocation<'a> {
     pub method: &'a str,
     /// Path with query.
     pub path: &'a str,
-    /// Headers besides `Authorization`.
+    /// Headers other than `Authorization`.
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
 }

@@ -67,7 +67,7 @@ fn a_truncated_run_is_incomplete() {
         }
         let almost = read(&whole[..last]).unwrap();
         let full = found(name);
-        assert_eq!(almost.hosts, full.hosts, "{name}: our counts are Ansible's");
+        assert_eq!(almost.hosts, full.hosts, "{name}: the counts equal Ansible's");
         assert_eq!((almost.failure, almost.unreachable), (full.failure, full.unreachable));
     }
 }

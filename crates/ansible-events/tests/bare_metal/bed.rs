@@ -45,7 +45,7 @@ impl AnsibleBed {
         assert!(Command::new(self.0.join("mend")).arg(host).status().unwrap().success());
     }
 
-    /// Parameters for these machines, which have simulated GPUs and no cgroups of their own.
+    /// Parameters for these machines, which have simulated GPUs and no separate cgroups.
     pub fn workspace(&self) -> Workspace {
         Workspace::new(&self.file("inventory"))
             .set("_SSH_USER", "ops")

@@ -104,7 +104,7 @@ fn success_requires_a_complete_run(bed: &AnsibleBed) {
     let message = why("gpu_probe=nvidia-smi");
     assert!(message.contains("expected 8 tasks, found 0") && message.contains("nvidia-smi"), "{message}");
 
-    // Each task is an MPI world of its own: every rank succeeds, but they are not one job.
+    // Each task is a separate MPI world: every rank succeeds, but the ranks are not one job.
     let probe = "/mnt/shared/burnin-dgx/mpi_world_check.py";
     let alone = format!(
         "cd /mnt/shared && srun -N4 --ntasks-per-node=2 --mpi=none env -i OMPI_MCA_ess_singleton_isolated=1 \

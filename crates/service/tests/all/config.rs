@@ -13,7 +13,7 @@ fn all_problems_are_reported_at_once() {
     assert_eq!(
         problems.to_string(),
         "2 problems in the environment:\n  PORT: `eighty` is invalid: invalid digit found in string\n  \
-         PROJECT: is not set, and there is no default"
+         PROJECT: is not set and has no default"
     );
 }
 

@@ -16,7 +16,7 @@ const RETRIES: &str = "only infrastructure is retried";
 const TIMEOUTS: &str = "a limit ends a stage only after a poll";
 const TOLD: &str = "the end is published";
 const BUDGET: &str = "a run with a spent budget starts nothing";
-const SOAK: &str = "a passed soak lasted its time";
+const SOAK: &str = "a passed soak ran for its duration";
 const HEALTHY: &str = "a run without faults passes";
 const REPLAY: &str = "replay changes nothing";
 

@@ -176,7 +176,7 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
         assert_eq!(there, here, "{wanted:?}");
         found += here.len();
     }
-    assert!(found > 40, "{found} runs were found: too few for the test to be evidence");
+    assert!(found > 40, "{found} runs were found, too few to test the queries");
 }
 
 #[tokio::test]

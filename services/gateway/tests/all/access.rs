@@ -74,7 +74,7 @@ async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
     let cookie = headers["set-cookie"].to_str().unwrap();
     let (pair, attributes) = cookie.split_once("; ").unwrap();
     assert_eq!(attributes, "Path=/; HttpOnly; SameSite=Strict");
-    assert!(!first.contains(pair.split_once('=').unwrap().1), "the link does not hold the cookie's value");
+    assert!(!first.contains(pair.split_once('=').unwrap().1), "the link does not contain the cookie's value");
     let browser = [("cookie", pair), HTML];
     assert_eq!(front.ask("GET", "/", &browser, "").await.0, 200);
     assert_eq!(front.ask("GET", "/api/v1/runs", &browser, "").await.0, 200);

@@ -220,7 +220,7 @@ async fn only_closed_passed_runs_can_be_pinned() {
 async fn callers_above_their_rate_are_refused() {
     let front = Front::with(&[("w", OPEN)], "1000,1");
     let mut answers = Vec::new();
-    // A slow host earns further requests while it sends these.
+    // On a slow host the allowance refills while these requests are sent.
     while answers.len() < 12 || answers.len() < 200 && !answers.contains(&(429, true)) {
         let (status, headers, _) = front
             .ask("POST", "/api/v1/runs", &[("content-type", "application/json")], r#"{"workflow":"none"}"#)
