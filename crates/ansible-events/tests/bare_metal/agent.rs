@@ -33,7 +33,7 @@ pub fn is_installed(bed: &AnsibleBed) {
     assert_eq!(
         bed.on("dgx01", &format!("ls {UNIT} /opt/burnin-dgx 2>/dev/null")),
         "",
-        "only on the controller"
+        "the agent is installed only on the controller"
     );
     // The agent's other rights are Terraform's.
     let member = format!("serviceAccount:{ACCOUNT}");

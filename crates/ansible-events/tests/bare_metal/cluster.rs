@@ -67,7 +67,7 @@ fn a_cluster_is_provisioned() {
         .into_iter()
         .map(|host| (bed.on(&host, "base64 -w0 /etc/munge/munge.key"), host))
         .collect();
-    assert_eq!(keys.len(), 1, "one key on all hosts: {:?}", keys.values());
+    assert_eq!(keys.len(), 1, "all hosts have the same key: {:?}", keys.values());
     let key = keys.keys().next().unwrap();
     assert!(key.len() > 1000);
     let logs = PLAYS.map(|play| workspace.read(&format!("events/{play}.jsonl"))).concat() + &ran.log;

@@ -85,7 +85,7 @@ async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
     let (status, headers, _) = front.ask("GET", &first, &browser, "").await;
     assert!(status == 200 && !headers.contains_key("set-cookie"));
     let known = links();
-    assert_eq!(known.len(), 2, "a new link for the next browser");
+    assert_eq!(known.len(), 2, "a new link is published for the next browser");
     assert_eq!(front.ask("GET", &path(&known[1]), &anonymous, "").await.0, 200);
     // Only a navigation to the first page signs a browser in.
     let third = path(&links()[2]);
