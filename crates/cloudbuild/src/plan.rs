@@ -60,7 +60,6 @@ pub struct PlannedStep {
     pub id: Option<String>,
     /// The builder image as written, substitutions applied.
     pub image: String,
-    /// Command or script.
     pub action: Action,
     /// Environment, in order: later entries override earlier ones.
     pub env: Vec<(String, String)>,

@@ -53,7 +53,6 @@ impl FromStr for Callers {
     }
 }
 
-/// Verifies tokens.
 pub struct Verifier {
     keys: Keys,
     callers: Callers,

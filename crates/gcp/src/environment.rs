@@ -140,7 +140,6 @@ impl FromStr for NamedSubscription {
 pub struct Platform {
     /// HTTP port; `PORT`, default 8080.
     pub port: u16,
-    /// Authentication of callers.
     pub auth: Auth,
     pub on_cloud_run: bool,
     /// Whether the platform has verified the callers' tokens before it forwards a request.
@@ -152,9 +151,7 @@ pub struct Platform {
     pub topics: String,
     /// An emulator of Pub/Sub, as `host:port`.
     pub pubsub_emulator: Option<String>,
-    /// Emulator that replaces Cloud Storage.
     pub storage_emulator: Option<Emulator>,
-    /// Replacement for BigQuery.
     pub bigquery_emulator: Option<Emulator>,
     /// Log filter.
     pub log: String,

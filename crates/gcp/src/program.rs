@@ -32,9 +32,7 @@ const USAGE: u8 = 64;
 pub struct Wiring {
     pub bus: Arc<dyn Bus>,
     pub clock: Arc<dyn Clock>,
-    /// Emulator that replaces Cloud Storage.
     pub storage_emulator: Option<Emulator>,
-    /// Replacement for BigQuery.
     pub bigquery_emulator: Option<Emulator>,
 }
 

@@ -15,7 +15,6 @@ pub struct Occurrence {
     pub fact: Fact,
 }
 
-/// Input to a run's state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     Fact(Box<Occurrence>),

@@ -10,7 +10,6 @@ use crate::state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, Stag
 /// A ledger with an invalid beginning or a gap.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableLedger {
-    /// The ledger has no record.
     #[error("the ledger is empty")]
     Empty,
     /// Record 1 is not `run.requested`.

@@ -333,7 +333,6 @@ impl RunState {
         }
     }
 
-    /// Whether every check has passed.
     fn all_passed(&self) -> bool {
         let passed = |check| self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Pass);
         self.checks().all(passed) || (planted("returned_without_a_pass") && self.verdict().is_some())
@@ -369,7 +368,6 @@ impl RunState {
         matches!(self.workflow.cluster, Some(ClusterSpec::Rent(_)))
     }
 
-    /// Whether every lease is released.
     pub fn leases_returned(&self) -> bool {
         self.leases.values().all(|lease| lease.state == LeaseState::Returned)
     }
@@ -559,7 +557,6 @@ impl RunState {
         self.settled.as_ref().map(|(conclusion, _)| (&self.run, conclusion))
     }
 
-    /// Whether the stage's attempt failed.
     pub fn failed(&self, step: impl Into<Step>) -> bool {
         matches!(self.end(step), Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut))
     }

@@ -23,7 +23,6 @@ const FORMAT: u32 = 1;
 /// Maximum number of conflicts: more indicate a faulty store.
 const RIVALS: u32 = 32;
 
-/// A failed operation.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     /// The store request failed: retry.
@@ -57,7 +56,6 @@ pub struct InForce {
 }
 
 impl Pins {
-    /// Uses this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }

@@ -76,7 +76,6 @@ pub struct MemoryBus {
 pub type OnRetry = Arc<dyn Fn(&str, Duration, &str) + Send + Sync>;
 
 impl MemoryBus {
-    /// A bus without subscribers.
     pub fn new(clock: Arc<dyn Clock>, parking: Arc<dyn DeadLetters>) -> Self {
         let (subscribers, deliveries, undelivered) = Default::default();
         Self { clock, parking, subscribers, deliveries, undelivered, on_retry: None }

@@ -1,4 +1,4 @@
-//! Triggers for offered clusters.
+//! Selects offered clusters, and limits the settings that an offer may choose.
 
 use std::collections::BTreeMap;
 

@@ -41,7 +41,6 @@ pub struct WakeSettings {
 /// Function that is called with the state of a run after each of its wake-ups.
 pub type Observer = Arc<dyn Fn(&RunState) + Send + Sync>;
 
-/// Result of a wake-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// The run was never requested.

@@ -33,7 +33,6 @@ pub struct Night {
     /// Reason why the time was missed; null if a run was started.
     #[serde(default)]
     pub missed: Option<String>,
-    /// Whether the run started late.
     #[serde(default)]
     pub late: bool,
 }

@@ -62,7 +62,6 @@ pub struct NoticeSubject<'a> {
 pub struct PlannedNotice {
     /// Receiver of the notice.
     pub to: Addressee,
-    /// Content.
     pub what: Occasion,
 }
 

@@ -1,4 +1,4 @@
-//! A sender in memory.
+//! A sender that keeps notices in memory, for tests.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -15,7 +15,6 @@ pub fn member(email: &str) -> String {
 /// A request that no grant allows.
 #[derive(Clone, Debug)]
 pub struct Denial {
-    /// The caller.
     pub member: String,
     /// The missing permission, or the method without a rule.
     pub permission: String,

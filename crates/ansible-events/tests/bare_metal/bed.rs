@@ -110,7 +110,6 @@ impl AnsibleBed {
         self.leave(&format!("cloud/faults/{operation}"), lines);
     }
 
-    /// Calls gcloud's stand-in.
     pub fn gcloud(&self, words: &[&str]) {
         assert!(Command::new(self.0.join("bin/gcloud")).args(words).status().unwrap().success(), "{words:?}");
     }

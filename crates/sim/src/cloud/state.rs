@@ -129,7 +129,6 @@ impl SimCluster {
 pub enum SimJobStage {
     /// Queued.
     Pending,
-    /// The job runs.
     Running,
     /// The job ended, on its own or on request.
     Ended(JobEnd),

@@ -1,4 +1,4 @@
-//! Errors in the program's environment.
+//! Errors in the environment are reported when the program starts.
 
 use std::process::Command;
 

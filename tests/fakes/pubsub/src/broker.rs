@@ -1,4 +1,4 @@
-//! Topics and subscriptions.
+//! Delivers messages of topics to subscriptions, with retries and dead letters.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PubsubMessage {
-    /// Content.
     #[prost(bytes = "vec", tag = "1")]
     pub data: Vec<u8>,
     #[prost(map = "string, string", tag = "2")]

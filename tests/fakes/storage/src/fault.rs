@@ -24,7 +24,6 @@ pub enum StorageRequest {
     Media,
     /// List of object names.
     List,
-    /// Deletion of an object.
     Delete,
     Other,
 }

@@ -20,7 +20,6 @@ pub type Query = HashMap<String, String>;
 /// An object's current state.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Content of the object.
     pub body: Bytes,
     /// CRC32C in the API's encoding.
     pub crc32c: String,
