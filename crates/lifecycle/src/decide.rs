@@ -56,8 +56,8 @@ impl Ignored {
             Self::NothingNew => "the fact contains nothing new",
             Self::OlderAttempt => "the fact belongs to an abandoned attempt",
             Self::UnknownAttempt => "the fact belongs to an attempt that was never started",
-            Self::Settled => "the result is final, a cancel has no effect",
-            Self::Closed => "the run is closed, only facts about its clusters have an effect",
+            Self::Settled => "the result is final; a cancel has no effect",
+            Self::Closed => "the run is closed; only facts about its clusters have an effect",
             Self::NotAsked => "the fact belongs to a stage that the workflow does not have",
         }
     }

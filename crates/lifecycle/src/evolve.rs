@@ -214,7 +214,7 @@ impl RunState {
         let Some(step) = self.frontier() else { return };
         let state = self.known(step);
         if state.end.is_some() {
-            return; // failed, the next attempt follows
+            return; // failed: the next attempt follows
         }
         state.since.get_or_insert(at);
         let attempt = state.attempt;

@@ -209,7 +209,7 @@ impl Conductor {
             if !matches!(occurrence.fact, Fact::RunRequested(_)) {
                 return Ok(None);
             }
-            // Write the hint first: a hint without a run is harmless, a run without a hint is lost.
+            // Write the hint first: a hint without a run is harmless; a run without a hint is lost.
             if !planted("no_hint") {
                 let hinted = self.ledger.mark_open(run).await;
                 hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;

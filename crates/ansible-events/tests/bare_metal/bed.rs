@@ -57,7 +57,7 @@ impl AnsibleBed {
             .set("_NCCL_TESTS_COMMIT", self.file("nccl-tests.commit").trim())
     }
 
-    /// A workspace that also deploys an agent. Its program is in the simulated cloud, its credentials are on the controller.
+    /// A workspace that also deploys an agent. Its program is in the simulated cloud, and its credentials are on the controller.
     pub fn workspace_with_agent(&self) -> Workspace {
         let program = self.0.join("cloud/gcs/programs/burnin-agent");
         self.workspace()

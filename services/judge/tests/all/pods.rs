@@ -14,7 +14,7 @@ use warehouse::{Load, Warehouse, memory::Memory};
 
 use crate::support::{JudgedLogs, declared};
 
-/// A real log of two GPUs, as the two pods of a job print it: the first has the table, each has the evidence of its node.
+/// A real log of two GPUs, as the two pods of a job print it: the first has the table, and each has the evidence of its node.
 fn pods() -> Vec<(String, Vec<u8>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/evidence/h100-all-reduce.log");
     let log = fs::read_to_string(path).unwrap();
