@@ -190,7 +190,7 @@ fn pass_budget(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     if planted("budget_ends_after_the_first_check") && state.ended(Stage::Logs) {
         return None;
     }
-    // The result no longer needs the cluster: only the search for bad nodes is stopped.
+    // The result no longer depends on the cluster: only the search for bad nodes is stopped.
     if let Some(Step { check, stage: Stage::Verdict | Stage::Locate }) = state.frontier()
         && !state.more_jobs_after(check)
     {

@@ -1,4 +1,4 @@
-//! Starts a run for a request: once, also after repetitions, lost messages and crashes.
+//! Starts a run for a request: once, even after repetitions, lost messages and crashes.
 
 use std::{collections::BTreeMap, sync::Arc};
 

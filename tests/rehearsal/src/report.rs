@@ -27,12 +27,98 @@ that permits deciding a verdict or changing what runs (`tests/rehearsal/src/boun
 removed; only the provisioner provisions clusters; only the loader writes the warehouse; the dashboard only reads; no account has a basic
 role.
 
-Members that are options of `infra/` have the names of their variables; `CLUSTER` and `SERVICE` stand for each cluster with an agent and each
-service. Nothing here has met Google Cloud. Not executed, but checked: steps that provision clusters, and the delivery of Burnin itself. No program of Burnin calls Secret
-Manager, IAM credentials or Cloud KMS: Cloud Run, Cloud Build, Cloud Scheduler, Pub/Sub and the agents of storage services do, so the
-rehearsal acts as they do and checks their permissions. Permissions of methods and roles are those of two public data sets
-(`tests/rehearsal/methods.json`, `roles.json`), and for the few requests that these lack those of Google's pages.
-";
+Members that are options of `infra/` have the names of their variables; `CLUSTER` means each cluster with an agent, and `SERVICE` each
+service. No part was executed on Google Cloud. Checked without being executed: steps that provision clusters, and the delivery of Burnin
+itself. No program of Burnin calls Secret Manager, IAM credentials or Cloud KMS: Cloud Run, Cloud Build, Cloud Scheduler, Pub/Sub and the
+agents of storage services do, so the rehearsal acts as they do and checks their permissions. Permissions of methods and roles are those
+of two public data sets (`tests/rehearsal/methods.json`, `roles.json`), and for the few requests that these lack those of Google's pages. 
+- bucket **artefacts**: images, logs, manifests, verdicts; hints of open runs and clusters; parked events - bucket **build-logs**: logs of
+Cloud Build, which rewrites a log while the build runs - bucket **ledger**: records of runs: created once, never rewritten, kept by
+retention - account **cluster-build**: runs the steps that provision and release clusters - account **image-build**: runs the steps that
+build images  | account | on | role | used permissions | |---|---|---|---| | Google's bigquery-encryption | key |
+`roles/cloudkms.cryptoKeyEncrypterDecrypter` | `cloudkms.cryptoKeyVersions.useToDecrypt`, `cloudkms.cryptoKeyVersions.useToEncrypt` | |
+Google's gcp-sa-artifactregistry | key | `roles/cloudkms.cryptoKeyEncrypterDecrypter` | `cloudkms.cryptoKeyVersions.useToDecrypt`,
+`cloudkms.cryptoKeyVersions.useToEncrypt` | | Google's gcp-sa-pubsub | account push-SERVICE | `roles/iam.serviceAccountTokenCreator` |
+`iam.serviceAccounts.getOpenIdToken` | | Google's gcp-sa-pubsub | key | `roles/cloudkms.cryptoKeyEncrypterDecrypter` |
+`cloudkms.cryptoKeyVersions.useToDecrypt`, `cloudkms.cryptoKeyVersions.useToEncrypt` | | Google's gcp-sa-pubsub | subscription
+SUBSCRIPTION | `roles/pubsub.subscriber` | `pubsub.subscriptions.consume` | | Google's gcp-sa-pubsub | topic dead |
+`roles/pubsub.publisher` | `pubsub.topics.publish` | | Google's gs-project-accounts | key | `roles/cloudkms.cryptoKeyEncrypterDecrypter` |
+`cloudkms.cryptoKeyVersions.useToDecrypt`, `cloudkms.cryptoKeyVersions.useToEncrypt` | | `agent_members` | bucket artefacts |
+`roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` | | `agent_members` | bucket artefacts below `kubernetes/`,
+below `logs/`, below `parked/`, below `artefacts/RUN/locate/`, below `artefacts/RUN/logs/` | `roles/storage.objectCreator` |
+`storage.objects.create` | | `agent_members` | topic agent-facts | `roles/pubsub.publisher` | `pubsub.topics.publish` | | `listeners` |
+subscription replies-team | `roles/pubsub.subscriber` | `pubsub.subscriptions.consume` | | `operators` | service gateway |
+`roles/run.invoker` | `run.routes.invoke` | | `people` | service dashboard | `roles/run.invoker` | `run.routes.invoke` | | `requesters` |
+topic gateway | `roles/pubsub.publisher` | `pubsub.topics.publish` | | agent-CLUSTER | bucket artefacts | `roles/storage.objectViewer` |
+`storage.objects.get`, `storage.objects.list` | | agent-CLUSTER | bucket artefacts below `kubernetes/`, below `logs/`, below `parked/`,
+below `artefacts/RUN/locate/`, below `artefacts/RUN/logs/` | `roles/storage.objectCreator` | `storage.objects.create` | | agent-CLUSTER |
+subscription agent-CLUSTER | `roles/pubsub.subscriber` | `pubsub.subscriptions.consume` | | agent-CLUSTER | topic agent-facts |
+`roles/pubsub.publisher` | `pubsub.topics.publish` | | builder | account image-build | `roles/iam.serviceAccountUser` |
+`iam.serviceAccounts.actAs` | | builder | bucket artefacts | `roles/storage.objectCreator` | `storage.objects.create` | | builder | bucket
+artefacts | `roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` | | builder | bucket build-logs |
+`roles/storage.objectViewer` | `storage.objects.get` | | builder | project | `roles/cloudbuild.builds.editor` |
+`cloudbuild.builds.create`, `cloudbuild.builds.get` | | builder | topic facts | `roles/pubsub.publisher` | `pubsub.topics.publish` | |
+chores | service conductor | `roles/run.invoker` | `run.routes.invoke` | | chores | service gateway | `roles/run.invoker` |
+`run.routes.invoke` | | chores | service notifier | `roles/run.invoker` | `run.routes.invoke` | | chores | service provisioner |
+`roles/run.invoker` | `run.routes.invoke` | | cluster-build | account each of `node_accounts` | `roles/iam.serviceAccountUser` |
+`iam.serviceAccounts.actAs` | | cluster-build | bucket artefacts | `roles/storage.objectViewer` | `storage.objects.get` | | cluster-build
+| bucket artefacts below `builds/`, below `clusters/` | `roles/storage.objectCreator` | `storage.objects.create` | | cluster-build |
+bucket build-logs | `roles/storage.admin` | `storage.buckets.get`, `storage.objects.create`, `storage.objects.delete` | | cluster-build |
+project | `roles/compute.admin` | `compute.disks.create`, `compute.instanceTemplates.useReadOnly`, `compute.instances.create`,
+`compute.instances.pscInterfaceCreate`, `compute.instances.setMetadata`, `compute.instances.setServiceAccount`,
+`compute.machineImages.useReadOnly`, `compute.networks.use`, `compute.subnetworks.use`, `compute.subnetworks.useExternalIp` | |
+cluster-build | project | `roles/container.admin` | `container.clusters.create` | | cluster-build | project | `roles/file.editor` |
+`file.instances.create` | | cluster-build | project | `roles/logging.logWriter` | `logging.logEntries.create` | | cluster-build | secret
+each of its secrets | `roles/secretmanager.secretAccessor` | `secretmanager.versions.access` | | cluster-build | topic agent |
+`roles/pubsub.subscriber` | `pubsub.topics.attachSubscription` | | conductor | bucket artefacts | `roles/storage.objectCreator` |
+`storage.objects.create` | | conductor | bucket artefacts below `open/` | `roles/storage.objectViewer` | `storage.objects.list` | |
+conductor | bucket artefacts below `open/` | custom role `burninRemover` | `storage.objects.delete` | | conductor | bucket ledger |
+`roles/storage.objectCreator` | `storage.objects.create` | | conductor | bucket ledger | `roles/storage.objectViewer` |
+`storage.objects.get`, `storage.objects.list` | | conductor | topic agent | `roles/pubsub.publisher` | `pubsub.topics.publish` | |
+conductor | topic builder | `roles/pubsub.publisher` | `pubsub.topics.publish` | | conductor | topic closed | `roles/pubsub.publisher` |
+`pubsub.topics.publish` | | conductor | topic judge | `roles/pubsub.publisher` | `pubsub.topics.publish` | | conductor | topic loader |
+`roles/pubsub.publisher` | `pubsub.topics.publish` | | conductor | topic provisioner | `roles/pubsub.publisher` | `pubsub.topics.publish`
+| | dashboard | bucket artefacts | `roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` | | dashboard | bucket
+ledger | `roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` | | delivery | account SERVICE |
+`roles/iam.serviceAccountUser` | `iam.serviceAccounts.actAs` | | delivery | project | `roles/artifactregistry.writer` |
+`artifactregistry.repositories.uploadArtifacts` | | delivery | project | `roles/logging.logWriter` | `logging.logEntries.create` | |
+delivery | project | `roles/run.developer` | `run.services.get`, `run.services.update` | | everyone | service hooks | `roles/run.invoker`
+| `run.routes.invoke` | | gateway | bucket artefacts | `roles/storage.objectCreator` | `storage.objects.create` | | gateway | bucket
+artefacts | `roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` | | gateway | bucket artefacts below
+`requests/open/` | custom role `burninRemover` | `storage.objects.delete` | | gateway | bucket ledger | `roles/storage.objectViewer` |
+`storage.objects.get`, `storage.objects.list` | | gateway | secret each of its secrets | `roles/secretmanager.secretAccessor` |
+`secretmanager.versions.access` | | gateway | topic facts | `roles/pubsub.publisher` | `pubsub.topics.publish` | | gateway | topic replies
+| `roles/pubsub.publisher` | `pubsub.topics.publish` | | hooks | bucket artefacts | `roles/storage.objectCreator` |
+`storage.objects.create` | | hooks | bucket artefacts | `roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` | |
+hooks | bucket ledger | `roles/storage.objectViewer` | `storage.objects.get` | | hooks | secret each of its secrets |
+`roles/secretmanager.secretAccessor` | `secretmanager.versions.access` | | hooks | topic facts | `roles/pubsub.publisher` |
+`pubsub.topics.publish` | | image-build | bucket artefacts | `roles/storage.objectViewer` | `storage.objects.get` | | image-build | bucket
+artefacts below `builds/` | `roles/storage.objectCreator` | `storage.objects.create` | | image-build | bucket build-logs |
+`roles/storage.admin` | `storage.buckets.get`, `storage.objects.create`, `storage.objects.delete` | | image-build | project |
+`roles/artifactregistry.writer` | `artifactregistry.repositories.uploadArtifacts` | | image-build | project | `roles/logging.logWriter` |
+`logging.logEntries.create` | | image-build | secret each of its secrets | `roles/secretmanager.secretAccessor` |
+`secretmanager.versions.access` | | judge | bucket artefacts | `roles/storage.objectCreator` | `storage.objects.create` | | judge | bucket
+artefacts | `roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` | | judge | dataset burnin |
+`roles/bigquery.dataViewer` | `bigquery.tables.get`, `bigquery.tables.getData` | | judge | project | `roles/bigquery.jobUser` |
+`bigquery.jobs.create` | | judge | topic facts | `roles/pubsub.publisher` | `pubsub.topics.publish` | | loader | bucket artefacts |
+`roles/storage.objectCreator` | `storage.objects.create` | | loader | bucket artefacts | `roles/storage.objectViewer` |
+`storage.objects.get`, `storage.objects.list` | | loader | dataset burnin | `roles/bigquery.dataEditor` | `bigquery.tables.get`,
+`bigquery.tables.updateData` | | loader | project | `roles/bigquery.jobUser` | `bigquery.jobs.create` | | loader | topic facts |
+`roles/pubsub.publisher` | `pubsub.topics.publish` | | notifier | bucket artefacts | `roles/storage.objectCreator` |
+`storage.objects.create` | | notifier | bucket artefacts | `roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` |
+| notifier | bucket artefacts below `notices/open/` | custom role `burninRemover` | `storage.objects.delete` | | notifier | bucket ledger
+| `roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` | | notifier | secret each of its secrets |
+`roles/secretmanager.secretAccessor` | `secretmanager.versions.access` | | notifier | topic replies | `roles/pubsub.publisher` |
+`pubsub.topics.publish` | | provisioner | account cluster-build | `roles/iam.serviceAccountUser` | `iam.serviceAccounts.actAs` | |
+provisioner | bucket artefacts | `roles/storage.objectCreator` | `storage.objects.create` | | provisioner | bucket artefacts |
+`roles/storage.objectViewer` | `storage.objects.get`, `storage.objects.list` | | provisioner | bucket artefacts below `clusters/open/` |
+custom role `burninRemover` | `storage.objects.delete` | | provisioner | bucket build-logs | `roles/storage.objectViewer` |
+`storage.objects.get` | | provisioner | project | `roles/cloudbuild.builds.editor` | `cloudbuild.builds.create`, `cloudbuild.builds.get` |
+| provisioner | topic facts | `roles/pubsub.publisher` | `pubsub.topics.publish` | | push-builder | service builder | `roles/run.invoker`
+| `run.routes.invoke` | | push-conductor | service conductor | `roles/run.invoker` | `run.routes.invoke` | | push-gateway | service
+gateway | `roles/run.invoker` | `run.routes.invoke` | | push-judge | service judge | `roles/run.invoker` | `run.routes.invoke` | |
+push-loader | service loader | `roles/run.invoker` | `run.routes.invoke` | | push-notifier | service notifier | `roles/run.invoker` |
+`run.routes.invoke` | | push-provisioner | service provisioner | `roles/run.invoker` | `run.routes.invoke` |
 
 /// A row without its permissions: member, resource, role.
 type GrantRow = (String, String, String);

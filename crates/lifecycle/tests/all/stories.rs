@@ -259,7 +259,7 @@ fn any_other_verdict_releases_the_cluster_at_once() {
     assert_eq!(
         book.owes(),
         ["cluster.1.delete", "results.1.start"],
-        "without a verdict the cluster is released at once"
+        "without a verdict the cluster is released immediately"
     );
 }
 
