@@ -1,6 +1,6 @@
 """Checks the parameters and the inventory before any host is contacted, and writes them to vars.json for the playbooks.
 
-Parameters are environment variables, the substitutions of provision.yaml and release.yaml. All problems are reported at once,
+Parameters are environment variables, the substitutions of provision.yaml and release.yaml. All problems are reported together,
 each as `place: expected value`, with the exit code 64. Standard library only.
 """
 

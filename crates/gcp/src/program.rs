@@ -75,7 +75,7 @@ impl Wiring {
 }
 
 /// Runs a service until a stop signal: `read` reads its configuration, `build` creates it. Exits with 64 if
-/// the environment is invalid, reporting all problems at once.
+/// the environment is invalid, reporting all problems together.
 pub fn run<C>(
     name: &'static str,
     version: &'static str,

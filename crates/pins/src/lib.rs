@@ -20,7 +20,7 @@ pub use entry::{PinChange, PinEntry, PinHistory, PinNote};
 const FOLDER: &str = "baselines/";
 /// Format version of entries.
 const FORMAT: u32 = 1;
-/// Maximum number of conflicts: more indicate a faulty store.
+/// Maximum number of attempts: as many conflicts indicate a faulty store.
 const RIVALS: u32 = 32;
 
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +35,8 @@ pub enum PinError {
         name: String,
         why: String,
     },
-    /// More concurrent changes than `RIVALS`: retry.
-    #[error("the pin of {0} was changed concurrently more than {max} times; retry", max = RIVALS)]
+    /// `RIVALS` concurrent changes: retry.
+    #[error("the pin of {0} was changed concurrently {max} times; retry", max = RIVALS)]
     Busy(String),
 }
 

@@ -1,4 +1,4 @@
-//! Typed configuration from the environment; reports all problems at once.
+//! Typed configuration from the environment; reports all problems together.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 

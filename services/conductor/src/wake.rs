@@ -259,7 +259,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Publishes the end of a closed run that owes nothing.
+    /// Publishes the end of a closed run without owed commands.
     async fn conclude(&self, state: &RunState) -> Result<(), WakeError> {
         if planted("hint_removed_too_early") && state.settled.is_some() {
             self.ledger.mark_closed(&state.run).await?;

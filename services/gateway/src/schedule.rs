@@ -87,7 +87,7 @@ impl Calendar {
     }
 
     /// Time since which the workflow has been overdue for a verdict; `None` if it is not overdue. A new
-    /// workflow gets the full interval.
+    /// workflow has the full interval.
     ///
     /// # Errors
     /// Returns an error if the store request fails.

@@ -297,7 +297,7 @@ impl Starter {
 
 impl StartRequest {
     fn digest(&self) -> String {
-        // Maps are sorted and struct fields ordered, so equal requests give equal bytes. The caller is not part of the
+        // Maps are sorted and struct fields ordered, so equal requests have equal bytes. The caller is not part of the
         // bytes.
         let request = (&self.workflow, &self.set, &self.image);
         let request = match &self.cluster {

@@ -278,7 +278,7 @@ pub fn permissions(method: &str) -> Vec<&'static str> {
 /// The only permission that a method checks.
 ///
 /// # Panics
-/// Panics if `methods.json` does not have the method, or gives it several permissions.
+/// Panics if `methods.json` does not have the method, or lists several permissions for it.
 pub fn permission(method: &str) -> &'static str {
     let all = permissions(method);
     let [only] = all[..] else { panic!("{method} checks several permissions: {all:?}") };
@@ -293,7 +293,7 @@ pub fn permission_to_overwrite() -> &'static str {
 /// The permission that each insert needs.
 ///
 /// # Panics
-/// Panics if `methods.json` gives an insert further permissions.
+/// Panics if `methods.json` lists further permissions for an insert.
 pub fn permission_to_create() -> &'static str {
     let all = permissions("storage.objects.insert");
     let [create] = all.iter().filter(|of| **of != permission_to_overwrite()).collect::<Vec<_>>()[..] else {

@@ -213,7 +213,7 @@ fn unsupported_fields_are_rejected_by_name() {
     let dynamic = json!({"steps": step(), "options": {"dynamicSubstitutions": true}});
     assert_eq!(problems(dynamic, &[("_A", "$PROJECT_ID")]), ["substitutions._A"]);
     let all = json!({"steps": [], "tags": ["a b"], "options": {"logging": "X"}});
-    assert_eq!(problems(all, &[]).len(), 3, "all problems are reported at once");
+    assert_eq!(problems(all, &[]).len(), 3, "all problems are reported together");
 }
 
 /// Sorts fields, writes numbers as text and omits empty values: these forms are equal in proto's JSON.
