@@ -74,7 +74,7 @@ def subscriptions(recorded):
 
 
 def state(values):
-    """Folder of the cluster's record. Burnin sets it; in a manual run it is beside this file."""
+    """Folder of the cluster's record. Burnin sets it; in a manual run it is next to this file."""
     return values["agent_state"] or os.path.join(values["workspace"], "state")
 
 

@@ -60,8 +60,8 @@ pub enum WakeError {
     /// The hints cannot be written.
     #[error(transparent)]
     Store(#[from] ledger::StoreError),
-    /// Other writers won every append race.
-    #[error("{run}: {RACES} appends lost to other writers")]
+    /// Each of [`RACES`] appends conflicted with another writer's.
+    #[error("{run}: {RACES} appends conflicted with other writers; retry")]
     Crowded { run: RunId },
     /// A command or fact cannot be sent.
     #[error(transparent)]

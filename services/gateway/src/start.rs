@@ -169,7 +169,7 @@ impl Starter {
                 self.publish(&request).await?;
                 Ok(StartOutcome { run: request.run, new: true })
             }
-            // A concurrent request was faster, or an earlier response was lost: the stored request counts.
+            // A concurrent request was faster, or an earlier response was lost: the stored request applies.
             Creation::Exists => match self.request(&name).await? {
                 Some(before) => self.again(before, &digest).await,
                 None => Err(StartError::Transient(format!("{name} exists but cannot be read"))),

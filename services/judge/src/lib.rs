@@ -141,7 +141,7 @@ impl Judge {
         if self.artefacts.offer(id, OBJECT, body).await.map_err(damaged)?.is_some() {
             return Ok(stored);
         }
-        // Another judge may have stored a verdict at the same time, from another history: the stored one counts.
+        // Another judge may have stored a verdict at the same time, from another history: the stored one applies.
         let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(damaged)?;
         first.ok_or_else(|| PortError::Transient("the stored verdict cannot be read".to_owned()))
     }

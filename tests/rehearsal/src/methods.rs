@@ -87,7 +87,7 @@ pub const RULES: [RequestRule; 34] = [
         "retention",
         "an object younger than its bucket's retention cannot be removed: 403",
         "Bucket Lock",
-        "permanent_failures_are_returned_at_once",
+        "permanent_failures_are_returned_without_retries",
     ),
     rule(
         "source",

@@ -48,7 +48,7 @@ fn an_unreachable_host_is_reported() {
 
 /// Ansible ends with exit code 4 without the failure; the events contain it.
 #[test]
-fn a_failure_beside_an_unreachable_host_is_reported() {
+fn a_failure_is_reported_in_addition_to_an_unreachable_host() {
     let findings = found("failed-and-unreachable");
     assert_eq!(findings.unreachable[0].host, "dgx3");
     assert_eq!(findings.failure.as_ref().map(|failure| failure.host.as_str()), Some("dgx2"));

@@ -3,7 +3,7 @@
 use service::config::VariableReader;
 
 #[test]
-fn all_problems_are_reported_at_once() {
+fn all_problems_are_reported_together() {
     let mut env = VariableReader::new([("PORT", "eighty"), ("LEDGER_BUCKET", "b")]);
     let port = env.or("PORT", 8080u16);
     let bucket = env.required::<String>("LEDGER_BUCKET");

@@ -1,4 +1,4 @@
-//! Commands and the resulting facts, as in the fixtures.
+//! Each command of a fixture results in the fixture's facts.
 
 use std::{io::Cursor, sync::Arc};
 
@@ -135,7 +135,7 @@ async fn five_passed_runs_form_a_baseline_and_a_slower_run_fails_against_it() {
     let stored = store.read("artefacts/past-9/verdict/1/verdict.json").await.unwrap().unwrap();
     let stored: judge::Stored = serde_json::from_slice(&stored).unwrap();
     assert_eq!(stored.judgement.reasons[0].code, "BELOW_BASELINE");
-    assert_eq!(stored.judged_by.unwrap().runs, 5, "the baseline is stored beside its verdict");
+    assert_eq!(stored.judged_by.unwrap().runs, 5, "the baseline is stored with its verdict");
 
     past.set_unavailable(true);
     let repeated = with_past(store, past.clone()).deliver("own-past").await;
@@ -200,7 +200,7 @@ async fn slow_first_runs_neither_define_nor_prevent_a_baseline() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_got_faster_keeps_its_baseline_until_the_new_level_repeats() {
+async fn a_faster_cluster_keeps_its_baseline_until_the_new_level_repeats() {
     for (faster, slower) in [(0, "5.0 %"), (1, "5.0 %"), (4, "5.0 %"), (5, "16.7 %"), (12, "16.7 %")] {
         let past: Vec<_> = [1.0; 6].into_iter().chain([0.9; 12].into_iter().take(faster)).collect();
         let (verdict, reasons) = after(&past).await;

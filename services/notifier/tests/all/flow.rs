@@ -339,7 +339,7 @@ async fn a_pending_status_never_follows_the_final_one() {
 }
 
 #[tokio::test]
-async fn a_run_requested_by_a_message_gets_a_second_reply() {
+async fn the_end_of_a_run_is_a_reply_to_the_message_that_requested_it() {
     let (world, sender) = world();
     let request = EventKey { source: "//acme/ci".to_owned(), id: "42".to_owned() };
     let paper =
