@@ -36,7 +36,7 @@ locals {
   ]...)
 }
 
-# Conditions of the grants; without prefixes and stages there is none.
+# Conditions of the grants; a grant without prefixes and stages has no condition.
 locals {
   objects = { for name, bucket in google_storage_bucket.bucket : name => "projects/_/buckets/${bucket.name}/objects/" }
 

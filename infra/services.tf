@@ -29,7 +29,7 @@ resource "google_cloud_run_v2_service" "service" {
   template {
     service_account                  = google_service_account.holder[each.key].email
     timeout                          = "50s" # shorter than the subscription's deadline
-    max_instance_request_concurrency = 16    # each request may hold an event of 16 MiB
+    max_instance_request_concurrency = 16    # each request may contain an event of 16 MiB
     execution_environment            = "EXECUTION_ENVIRONMENT_GEN2"
 
     scaling {

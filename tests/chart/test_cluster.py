@@ -288,7 +288,7 @@ class Deploy(unittest.TestCase):
         wrong = {"_NODES": ["1", "two", ""], "_RUN": ["run.1"], "_AUTHORIZED_CIDR": ["0.0.0.0/0", "me"], "_ZONE": ["europe-west4-a", "us-central1"],
                  "_KUEUE_CHART": ["oci://h.example/kueue:0.14.0"], "_GIB_IMAGE": ["h.example/gib:v1"], "_EXPIRES": ["", "soon"]}
         given = [{name: text} for name, texts in wrong.items() for text in texts]
-        # All problems are reported at once.
+        # All problems are reported together.
         given += [dict.fromkeys(PARAMETERS, text) for text in ("$(id)", 'a"b', "a\nb", "{{x}}", "a b", "--help", " ")]
         for each in given:
             with self.subTest(each):

@@ -75,7 +75,7 @@ class Parameters(unittest.TestCase):
         return subprocess.run([sys.executable, str(IMAGE / "check.py")], capture_output=True, text=True, check=False,
                               env={"PATH": os.environ["PATH"], **GOOD, **more})
 
-    def test_all_invalid_values_are_reported_at_once(self):
+    def test_all_invalid_values_are_reported_together(self):
         self.assertEqual(self.check().returncode, 0)
         result = self.check(_BASE="", _REPOSITORY="r", _NCCL_TESTS_COMMIT="v2.19.6", _CUDA_ARCHITECTURE="100 --rm")
         self.assertEqual(result.returncode, 64)

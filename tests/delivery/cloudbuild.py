@@ -48,9 +48,9 @@ IMAGES = {
     "gcr.io/cloud-builders/docker": Image({"docker"}),
     "gcr.io/google.com/cloudsdktool/google-cloud-cli": Image({"gcloud", "bq", "gsutil", "docker", "python3"}),
 }
-# Arguments: a temporary folder, the files of the image that differ from this host's, the workspace, a folder for what stand-ins record, the
-# script, the Rust folders or `-`, the host's folder with this project, the path of the workspace at which programs were compiled or `-`;
-# then the variables.
+# Arguments: a temporary folder, the files of the image that differ from this host's, the workspace, a folder for the records of stand-ins,
+# the script, the Rust folders or `-`, the host's folder with this project, the path of the workspace at which programs were compiled or
+# `-`; then the variables.
 ENTER = r'''
 set -e
 place=$1 image=$2 workspace=$3 records=$4 script=$5 cargo=$6 rustup=$7 hidden=$8 sources=$9

@@ -1,4 +1,4 @@
-"""Computes what a deployment costs without runs, and what a run costs, from prices.json, infra/ and figures that the documentation states:
+"""Computes the cost of a deployment without runs, and of a run, from prices.json, infra/ and figures that the documentation states:
 costs.py [--write]. Without --write it fails if docs/RUNBOOK.md has other figures."""
 
 import json
@@ -53,7 +53,7 @@ def images_gb():
 
 
 def lines(parts):
-    """Rows of a table: what, quantity, price; each part is (what, price, quantity)."""
+    """Rows of a table: item, quantity, price; each part is (item, price, quantity)."""
     return [(what, quantity, PRICES[price], quantity * PRICES[price]["usd"], max(0, quantity - PRICES[price]["free"]) * PRICES[price]["usd"])
             for what, price, quantity in parts]
 

@@ -74,8 +74,8 @@ class Rehearsal:
                     stream.close()
 
     def serve(self):
-        """Starts the local server behind the deployed gateway's address. stand_in.py gives it the workflows of the bucket, with processes
-        instead of their clusters."""
+        """Starts the local server behind the deployed gateway's address. stand_in.py copies the workflows of the bucket for it, with
+        processes instead of their clusters."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

@@ -50,7 +50,7 @@ def commands(page):
 
 
 def substitutions(text):
-    """Replaces each `$(...)` by a word, and yields the commands in it."""
+    """Replaces each `$(...)` with a word, and yields the commands in it."""
     inner = []
     while (start := text.find("$(")) >= 0:
         depth, end = 1, start + 2

@@ -169,7 +169,7 @@ def docker(cloud, name, arguments, flags):
 
 
 def terraform(cloud, name, flags, words):
-    """Replaces this process by the real Terraform, which confirms each question."""
+    """Replaces this process with the real Terraform, which confirms each question."""
     words = list(words)
     if name == "init":
         key, _, bucket = one(flags, "-backend-config", "").partition("=")
@@ -207,7 +207,7 @@ def workflows(cloud):
 
 
 def client(cloud, tool, words):
-    """Replaces this process by the real curl or burnin, and the deployed gateway by the local one."""
+    """Replaces this process with the real curl or burnin, and the deployed gateway with the local one."""
     if tool == "burnin" and words[:1] == ["check"]:
         os.execv(os.environ["BURNIN"], [tool, *words])
     cloud.serving("burnin-gateway")

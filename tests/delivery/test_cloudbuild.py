@@ -123,7 +123,7 @@ class CloudBuild(unittest.TestCase):
                 self.assertEqual(status, 0, output)
         self.assertEqual({step["name"] for step in CONFIG["steps"]}, {image for image, *_ in cases})
 
-    def test_variables_of_a_step(self):
+    def test_a_step_has_only_its_configured_variables(self):
         script = 'echo "$_REGION $COMMIT_SHA $BUILD_ID"'
         step = {"name": "rust:1.95", "script": script}
         ((_, _, output),) = self.run_build({**CONFIG, "steps": [{**step, "automapSubstitutions": True}]})
@@ -153,7 +153,7 @@ class CloudBuild(unittest.TestCase):
             Build(config, given)
         self.assertIn(expected, str(error.exception))
 
-    def test_the_trigger_gives_the_substitutions_of_the_config(self):
+    def test_the_trigger_sets_the_substitutions_of_the_config(self):
         # A trigger ignores unknown keys, so that a typo would only leave the default.
         block = re.search(r"substitutions = \{(.*?)\n  \}", (ROOT / "infra/build.tf").read_text(), re.S).group(1)
         self.assertEqual(set(re.findall(r"^\s*(_\w+)", block, re.M)), set(CONFIG["substitutions"]))

@@ -85,7 +85,7 @@ class Delivery(unittest.TestCase):
         image = dict(line.split() for line in good.read_text().splitlines())["judge"]
         self.assertIn(f"--image {image} ", self.called("gcloud run services update burnin-judge")[0])
 
-    def test_the_digests_are_values_for_terraform(self):
+    def test_the_digests_are_written_as_values_for_terraform(self):
         self.pushed()
         values = json.loads((self.folder / "target/images/images.auto.tfvars.json").read_text())
         self.assertEqual(values["images"], dict(line.split() for line in self.list.read_text().splitlines()))

@@ -349,7 +349,7 @@ def cases(deployment, parked, failed):
              "events of another subscription": only(subscription("burnin-judge", count, throughout(40)))}),
         "old-events": (
             {"a service is down": only(*busy, subscription("burnin-facts", age, {minute: 60 * minute for minute in range(60)}))},
-            {"young events everywhere": only(*busy), "an event that waits for 9 minutes": only(subscription("burnin-judge", age, throughout(540))),
+            {"ages of 100 s": only(*busy), "an event that waits for 9 minutes": only(subscription("burnin-judge", age, throughout(540))),
              "an old dead letter": only(subscription("burnin-dead", age, throughout(90000))),
              "a listener that is off": only(subscription("burnin-replies-team", age, throughout(90000)))}),
         "parked-events": (
@@ -395,7 +395,7 @@ def problems(deployment, parked, failed):
     return found
 
 
-# Log statements that count for a metric, besides all errors. Any other statement that matches is an error.
+# Log statements that count for a metric, in addition to all errors. Any other statement that matches is an error.
 COUNTED = {
     "burnin/parked": ["crates/service/src/parking.rs"],
     "burnin/overdue": ["services/provisioner/src/sweep.rs"],
@@ -407,7 +407,7 @@ COUNTED = {
 PLANTED = (
     ("^deleted after its lease expired", "^deleted after the lease expired", "zombie-cost does not fire: one deletion"),
     ("(httpRequest.status=401 OR httpRequest.status=403)", "jsonPayload.message=~\\\"^caller rejected:\\\"", "refused-callers does not fire: a wrong audience"),
-    ("REDUCE_MAX", "REDUCE_SUM", "old-events fires: young events everywhere"),
+    ("REDUCE_MAX", "REDUCE_SUM", "old-events fires: ages of 100 s"),
     (" AND NOT resource.labels.subscription_id=starts_with(\\\"burnin-replies-\\\")", "", "old-events fires: a listener that is off"),
     ("metric.label.chore", "metric.type", "failing-chores fires: every task fails once"),
     ("severity>=ERROR", "severity>=WARNING", "errors fires: warnings"),

@@ -77,7 +77,7 @@ def planned(kind, value, schema):
 
 
 def applied(value, of, path):
-    """Replaces each unknown value by a known one."""
+    """Replaces each unknown value with a known one."""
     if isinstance(value, msgpack.ExtType):
         return {"number": 1, "bool": False}.get(of, f"applied-{path}") if isinstance(of, str) else {"map": {}}.get(of[0], [])
     return value

@@ -1,6 +1,6 @@
 """Destroys the cluster's resources after a complete or partial deployment, then writes the remaining ones to gone.json.
 
-Cluster, image and base are destroyed from their stored folders. Resources that Terraform does not know (machines created by
+Cluster, image and base are destroyed from their stored folders. Resources that are not in Terraform's state (machines created by
 Slurm's controller or Packer, images, foreign firewall rules on the deployment's networks) are found by label and
 by name.
 """

@@ -74,12 +74,12 @@ def subscriptions(recorded):
 
 
 def state(values):
-    """Folder of the cluster's record. Burnin sets it; by hand it is beside this file."""
+    """Folder of the cluster's record. Burnin sets it; in a manual run it is next to this file."""
     return values["agent_state"] or os.path.join(values["workspace"], "state")
 
 
 def stored(values):
-    """The record, or None: then nothing of the agent was created."""
+    """The record, or None if no resource of the agent was created."""
     place = f"{state(values)}/{RECORD}"
     if not place.startswith("gs://"):
         if not os.path.exists(place):

@@ -1,6 +1,6 @@
 """Checks the parameters and the inventory before any host is contacted, and writes them to vars.json for the playbooks.
 
-Parameters are environment variables, the substitutions of provision.yaml and release.yaml. All problems are reported at once,
+Parameters are environment variables, the substitutions of provision.yaml and release.yaml. All problems are reported together,
 each as `place: expected value`, with the exit code 64. Standard library only.
 """
 
@@ -140,7 +140,7 @@ def parameters(environment, problems):
     for name, used in (("agent", values["agent"]), ("ssh_key", SECRET.fullmatch(values["ssh_key"] or ""))):
         if used and not shutil.which("gcloud"):
             problems.append(f"{PARAMETERS[name][0]}: expected the program gcloud on this host; on Cloud Build set _TOOLS to an image that has it (tools.Dockerfile)")
-    # In a run by hand the key would stay beside the workflow's files and be uploaded with them; Burnin's workspaces are temporary.
+    # In a manual run the key would stay next to the workflow's files and be uploaded with them; Burnin's workspaces are temporary.
     if SECRET.fullmatch(values["ssh_key"] or "") and values["agent_state"] == "":
         problems.append("_SSH_KEY: expected the absolute path of a file, because this run was started by hand; a secret's version is for runs of Burnin")
     return values

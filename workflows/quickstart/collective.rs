@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::FLOAT;
 
-/// Values repeat with this period, a prime, so that a misplaced chunk gives wrong values.
+/// Values repeat with this period, a prime, so that a misplaced chunk results in wrong values.
 pub const PERIOD: usize = 251;
 
 #[derive(Clone, Copy, PartialEq)]

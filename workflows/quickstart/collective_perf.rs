@@ -21,8 +21,8 @@
 //!
 //! Exit codes of nccl-tests: 0 success, 1 internal error, 3 lost rank, 4 timeout, 6 invalid usage, 7 wrong data.
 //!
-//! For tests, `BURNIN_FAULT` is `corrupt:RANK`, `slow:RANK:MICROSECONDS`, `exit:RANK:CODE` or `hang:RANK`; `@HOST` stands
-//! for every rank on that host.
+//! For tests, `BURNIN_FAULT` is `corrupt:RANK`, `slow:RANK:MICROSECONDS`, `exit:RANK:CODE` or `hang:RANK`; `@HOST` means every rank on that
+//! host.
 
 mod benchmark;
 mod collective;

@@ -222,7 +222,7 @@ impl CudaGpu<'_> {
             })?;
         }
         let (mut module, mut function) = (null_mut(), null_mut());
-        // SAFETY: the pointers are valid, the texts are C strings.
+        // SAFETY: the pointers are valid, and the texts are C strings.
         unsafe {
             driver.done("cuModuleLoadData", (driver.0.load_module)(&mut module, PRODUCT.as_ptr()))?;
             driver.done(

@@ -84,7 +84,7 @@ impl Ring {
             let index = index % ranks;
             count * index / ranks * FLOAT..count * (index + 1) / ranks * FLOAT
         };
-        // Reduce-scatter: after n-1 steps each rank holds the whole sum of one chunk.
+        // Reduce-scatter: after n-1 steps each rank has the whole sum of one chunk.
         for step in 0..ranks - 1 {
             let (out, into) = (chunk(rank + ranks - step), chunk(rank + 2 * ranks - step - 1));
             for (out, into) in slices(out, into) {

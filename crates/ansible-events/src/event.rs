@@ -10,7 +10,6 @@ use crate::Counts;
 /// A relevant event; others are ignored.
 #[derive(Debug)]
 pub(crate) enum PlayEvent {
-    /// A play started.
     Play(String),
     Result {
         task: String,

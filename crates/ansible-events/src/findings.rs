@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 pub struct Counts {
     /// Successful tasks, including those with changes.
     pub ok: u64,
-    /// Tasks with changes.
     pub changed: u64,
     /// Tasks that failed permanently: neither ignored nor rescued in the events so far.
     pub failures: u64,
@@ -18,7 +17,6 @@ pub struct Counts {
     pub unreachable: u64,
     /// Tasks not applicable to this host.
     pub skipped: u64,
-    /// Ignored failures.
     pub ignored: u64,
     /// Failures handled by `rescue`.
     pub rescued: u64,

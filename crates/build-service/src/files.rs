@@ -7,7 +7,7 @@ use service::PortError;
 /// Maximum quoted lines of a failed build's log.
 pub(crate) const QUOTED_LINES: usize = 5;
 
-/// Reserved names beside the artifacts of a build.
+/// Reserved names in the folder of a build's artifacts.
 pub(crate) const LOG: &str = "build.log";
 const RESERVED: [&str; 2] = [LOG, "manifest.json"];
 

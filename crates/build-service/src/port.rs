@@ -81,7 +81,7 @@ pub enum BuildPhase {
     Running,
     /// The build succeeded with this image or these files, stored in the bucket or the registry.
     Built(Image),
-    /// The build ended without a result, also after a cancel.
+    /// The build ended without a result, for example after a cancel.
     Failed(Failure),
 }
 

@@ -49,7 +49,7 @@ pub struct ChannelForm {
     pub title: &'static str,
     /// The kind in one sentence, for schemas.
     pub description: &'static str,
-    /// Settings field that holds the channel's name.
+    /// Settings field that contains the channel's name.
     pub field: &'static str,
     /// Secrets under the channel's name that a delivery needs.
     pub secrets: &'static [SecretOrigin],
@@ -60,7 +60,6 @@ pub struct ChannelForm {
 pub struct ChannelRequest {
     /// Exact body.
     pub body: String,
-    /// Further headers.
     pub headers: Vec<(&'static str, String)>,
 }
 
@@ -71,7 +70,6 @@ pub enum SecretOrigin {
     Url,
     /// Signing keys.
     Key,
-    /// API token.
     Token,
 }
 

@@ -1,4 +1,4 @@
-//! The payload of webhooks.
+//! One JSON document for all webhooks, so that receivers need one schema.
 
 use model::{Failure, News, Reason, RunId, Stage, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;

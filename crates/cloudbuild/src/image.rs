@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-/// A tool and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCommand {
     /// A name to look up on the `PATH`, or a path.

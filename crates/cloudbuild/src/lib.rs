@@ -4,7 +4,7 @@
 //! themselves are tested. Three layers, each usable without the next:
 //!
 //! 1. [`BuildConfig`] is the parsed file: Cloud Build's own names, unknown fields rejected.
-//! 2. [`plan::check`] is pure. It applies substitutions, orders the steps and reports *all* problems at once,
+//! 2. [`plan::check`] is pure. It applies substitutions, orders the steps and reports *all* problems together,
 //!    each as a [`BuildProblem`] with the path of the field.
 //! 3. [`local::run`] executes a [`Plan`] with real processes and returns a [`PlanOutcome`].
 //!

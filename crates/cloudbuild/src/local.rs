@@ -98,7 +98,6 @@ pub enum BuildEvent {
         id: Option<String>,
         /// Final status of the step.
         status: BuildStatus,
-        /// The exit code of its process.
         exit_code: Option<i32>,
         at: SystemTime,
     },

@@ -60,7 +60,6 @@ pub struct PlannedStep {
     pub id: Option<String>,
     /// The builder image as written, substitutions applied.
     pub image: String,
-    /// Command or script.
     pub action: Action,
     /// Environment, in order: later entries override earlier ones.
     pub env: Vec<(String, String)>,
@@ -85,7 +84,6 @@ impl PlannedStep {
 /// Command or script of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A tool with arguments.
     Command(image::ToolCommand),
     /// A script with its shebang, or for `/bin/sh`.
     Script(String),

@@ -34,7 +34,6 @@ pub fn is_user_name(name: &str) -> bool {
     name.len() > 1 && name.starts_with('_') && name_length(name) == name.len()
 }
 
-/// A part of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Literal text.

@@ -76,7 +76,7 @@ fn a_complete_config_results_in_a_plan() {
 }
 
 #[test]
-fn every_problem_is_reported_at_once() {
+fn all_problems_are_reported_together() {
     let found = problems(json!({
         "steps": [
             {"name": "helm", "id": "-"},

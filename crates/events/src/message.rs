@@ -35,7 +35,7 @@ pub enum Content {
 /// An event that this service cannot read. It is parked, because a redelivery would fail again.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableEvent {
-    /// This version of the service does not know the event type.
+    /// The event type is unknown to this version of the service.
     #[error("event type `{0}` is not known; it may be newer than this service")]
     UnknownType(String),
     /// An attribute is missing or malformed.

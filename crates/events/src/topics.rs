@@ -17,7 +17,7 @@ const fn topic(name: &'static str, commands: &'static [&'static str]) -> Topic {
 
 /// Facts of services, received by the conductor.
 const FACTS: &str = "facts";
-/// Facts of agents, received by the conductor on a path of their own. Agents run on clusters, and Pub/Sub authorizes publishers for each
+/// Facts of agents, received by the conductor on a separate path. Agents run on clusters, and Pub/Sub authorizes publishers for each
 /// topic: on the topic of services a compromised cluster could publish a verdict.
 const AGENT_FACTS: &str = "agent-facts";
 /// Ends of runs, for any subscriber. The conductor publishes them and does not subscribe.

@@ -4,7 +4,7 @@
 //! the configured audience, not expired, and has a verified email address on the list. Without the list, anyone with a
 //! Google account could obtain a token for any audience.
 //!
-//! The verifier of `google-cloud-auth` is not used: of 80 requests that arrived at once before it had cached Google's keys, 1
+//! The verifier of `google-cloud-auth` is not used: of 80 requests that arrived concurrently before it had cached Google's keys, 1
 //! succeeded. Here concurrent requests share one fetch of the keys.
 
 use std::{collections::BTreeMap, str::FromStr};
@@ -53,7 +53,6 @@ impl FromStr for Callers {
     }
 }
 
-/// Verifies tokens.
 pub struct Verifier {
     keys: Keys,
     callers: Callers,

@@ -36,7 +36,6 @@ use crate::{
 pub enum StorageLocation {
     /// A bucket's name.
     Bucket(String),
-    /// A local folder.
     Folder(PathBuf),
 }
 
@@ -141,13 +140,10 @@ impl FromStr for NamedSubscription {
 pub struct Platform {
     /// HTTP port; `PORT`, default 8080.
     pub port: u16,
-    /// Authentication of callers.
     pub auth: Auth,
-    /// Whether the process runs on Cloud Run.
     pub on_cloud_run: bool,
     /// Whether the platform has verified the callers' tokens before it forwards a request.
     pub are_tokens_verified: bool,
-    /// Deployed revision.
     pub revision: Option<String>,
     /// The project of the topics.
     pub project: String,
@@ -155,9 +151,7 @@ pub struct Platform {
     pub topics: String,
     /// An emulator of Pub/Sub, as `host:port`.
     pub pubsub_emulator: Option<String>,
-    /// Emulator that replaces Cloud Storage.
     pub storage_emulator: Option<Emulator>,
-    /// Replacement for BigQuery.
     pub bigquery_emulator: Option<Emulator>,
     /// Log filter.
     pub log: String,
@@ -249,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_bucket_or_an_absolute_path() {
+    fn a_storage_location_is_a_bucket_or_an_absolute_path() {
         assert_eq!("gs://logs-1".parse(), Ok(StorageLocation::Bucket("logs-1".to_owned())));
         assert_eq!("/var/lib/burnin".parse(), Ok(StorageLocation::Folder("/var/lib/burnin".into())));
         for wrong in ["gs://", "gs://a/b", "logs", "", "s3://logs"] {

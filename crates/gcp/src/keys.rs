@@ -81,7 +81,6 @@ pub struct Keys {
 pub enum Keyless {
     /// No key has this id.
     Unknown,
-    /// The source is unavailable.
     Unavailable(String),
 }
 

@@ -28,14 +28,11 @@ use crate::{
 /// Exit code for invalid usage or input, as in all Burnin programs.
 const USAGE: u8 = 64;
 
-/// Dependencies of a service, besides its own configuration.
+/// Dependencies of a service other than its own configuration.
 pub struct Wiring {
     pub bus: Arc<dyn Bus>,
-    /// Clock of the handler and its tasks.
     pub clock: Arc<dyn Clock>,
-    /// Emulator that replaces Cloud Storage.
     pub storage_emulator: Option<Emulator>,
-    /// Replacement for BigQuery.
     pub bigquery_emulator: Option<Emulator>,
 }
 
@@ -70,7 +67,7 @@ impl Wiring {
         }
     }
 
-    /// Components of a worker.
+    /// The parts of a service that consists of one worker.
     pub fn worker(&self, worker: impl Worker, takes: &[&'static str], parking: Arc<dyn Store>) -> Parts {
         let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
         Parts { takes: takes.to_vec(), handler: Arc::new(handler), parking, chores: Vec::new() }
@@ -78,7 +75,7 @@ impl Wiring {
 }
 
 /// Runs a service until a stop signal: `read` reads its configuration, `build` creates it. Exits with 64 if
-/// the environment is invalid, reporting all problems at once.
+/// the environment is invalid, reporting all problems together.
 pub fn run<C>(
     name: &'static str,
     version: &'static str,

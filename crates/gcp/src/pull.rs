@@ -107,7 +107,7 @@ impl Pull {
     }
 }
 
-/// A client with a connection of its own, which it opens at the first request.
+/// A client with a separate connection, which it opens at the first request.
 async fn client(
     endpoint: Option<&str>,
     credentials: Credentials,

@@ -30,7 +30,6 @@ use self::{
     rest::Rest,
 };
 
-/// Google's endpoint.
 const GOOGLE: &str = "https://storage.googleapis.com";
 
 /// Timeouts.

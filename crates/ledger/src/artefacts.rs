@@ -18,7 +18,7 @@ use crate::{Creation, Digest, Digester, ObjectReader, Store, StoreError};
 
 /// Maximum manifest size, bytes; tens of thousands of objects fit.
 const MAX_MANIFEST: u64 = 16 << 20;
-/// Maximum number of logs that are read at once: a fleet has one log for each node, and a request to Cloud Storage takes tens of
+/// Maximum number of logs that are read at the same time: a fleet has one log for each node, and a request to Cloud Storage takes tens of
 /// milliseconds.
 const AT_ONCE: usize = 16;
 

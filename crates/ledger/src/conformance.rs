@@ -36,7 +36,7 @@ pub async fn store(store: Arc<dyn Store>) {
 /// Panics at the first violation and names it.
 pub async fn ledger(store: Arc<dyn Store>) {
     let counter = Arc::new(AtomicU64::new(0));
-    // Each ledger stands for another process, which has read no record yet.
+    // Each ledger represents another process that has not read any record.
     let process = move || {
         let counter = Arc::clone(&counter);
         let nonces = move || counter.fetch_add(1, Ordering::Relaxed).to_string();
@@ -105,8 +105,8 @@ async fn listing_and_removing(store: &dyn Store) {
         ["list/a/2", "list/ab"],
         "the start of a listing may be absent"
     );
-    assert_eq!(list_from("list/a/", "a").await, ["list/a/1", "list/a/2"], "a start before the prefix");
-    assert_eq!(list_from("list/a/", "list/b").await, [""; 0], "a start after the last name");
+    assert_eq!(list_from("list/a/", "a").await, ["list/a/1", "list/a/2"], "a start before the prefix lists all names");
+    assert_eq!(list_from("list/a/", "list/b").await, [""; 0], "a start after the last name lists no names");
     let children = async |folder| {
         let mut names = store.children(folder).await.unwrap();
         names.sort();
@@ -141,11 +141,11 @@ async fn one_of_many_creators_wins(store: Arc<dyn Store>) {
         let (number, creation) = creator.await.unwrap();
         winners.extend((creation == Creation::Created).then_some(number));
     }
-    assert_eq!(winners.len(), 1, "exactly one creator wins");
+    assert_eq!(winners.len(), 1, "exactly one creation succeeds");
     assert_eq!(
         store.read("race/one").await.unwrap().unwrap(),
         vec![winners[0]; 4096],
-        "the object has the winner's complete content"
+        "the object has the complete content of the successful creation"
     );
 }
 

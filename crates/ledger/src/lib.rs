@@ -6,7 +6,7 @@
 //! parked/{date}/{event}-{digest}.event   unreadable events
 //! ```
 //!
-//! A record is created under the next number or not at all; the loser of that race reloads and decides again. The store
+//! A record is created under the next number or not at all; a writer that loses the race reloads and decides again. The store
 //! may report a conflict, or an error, for a write that succeeded: every record has a nonce, and reading it back
 //! distinguishes the caller's write from a concurrent one. The order of listings is never used.
 

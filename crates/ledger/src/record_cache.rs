@@ -100,7 +100,7 @@ mod tests {
         for number in 0..4 {
             cache.push(&run(number), Arc::default(), record(&run(number), 1), MAX_BYTES / 4);
         }
-        assert_eq!(cache.get(&run(0)).len(), 1, "used again: run 1 is now the oldest");
+        assert_eq!(cache.get(&run(0)).len(), 1, "run 0 is used again, so run 1 is now the oldest");
         let first = cache.get(&run(2));
         let grown = cache.push(&run(2), first, record(&run(2), 2), MAX_BYTES / 4);
         assert_eq!(grown.len(), 2);

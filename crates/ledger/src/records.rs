@@ -1,4 +1,4 @@
-//! Append and read records.
+//! Appends and reads records.
 
 use std::{
     ops::Range,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{Creation, Digest, ObjectReader, Store, StoreError};
 
-/// Hints are removed, records never: a bucket with object retention cannot hold both.
+/// Hints are removed, records never: a bucket with object retention cannot store both.
 pub struct Split {
     prefix: &'static str,
     below: Arc<dyn Store>,

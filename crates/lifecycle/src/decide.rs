@@ -15,10 +15,8 @@ pub struct Occurrence {
     pub fact: Fact,
 }
 
-/// Input to a run's state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A fact arrived.
     Fact(Box<Occurrence>),
     /// Time passed, or a restart lost the preceding inputs.
     Tick,
@@ -37,7 +35,6 @@ pub struct Decision {
 pub enum Ignored {
     /// The same message was accepted before.
     Duplicate,
-    /// The fact contains nothing new.
     NothingNew,
     /// The fact belongs to an abandoned attempt.
     OlderAttempt,
@@ -59,8 +56,8 @@ impl Ignored {
             Self::NothingNew => "the fact contains nothing new",
             Self::OlderAttempt => "the fact belongs to an abandoned attempt",
             Self::UnknownAttempt => "the fact belongs to an attempt that was never started",
-            Self::Settled => "the result is final, a cancel has no effect",
-            Self::Closed => "the run is closed, only facts about its clusters have an effect",
+            Self::Settled => "the result is final; a cancel has no effect",
+            Self::Closed => "the run is closed; only facts about its clusters have an effect",
             Self::NotAsked => "the fact belongs to a stage that the workflow does not have",
         }
     }
@@ -193,7 +190,7 @@ fn pass_budget(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     if planted("budget_ends_after_the_first_check") && state.ended(Stage::Logs) {
         return None;
     }
-    // The result no longer needs the cluster: only the search for bad nodes is stopped.
+    // The result no longer depends on the cluster: only the search for bad nodes is stopped.
     if let Some(Step { check, stage: Stage::Verdict | Stage::Locate }) = state.frontier()
         && !state.more_jobs_after(check)
     {

@@ -10,7 +10,6 @@ use crate::state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, Stag
 /// A ledger with an invalid beginning or a gap.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableLedger {
-    /// The ledger has no record.
     #[error("the ledger is empty")]
     Empty,
     /// Record 1 is not `run.requested`.
@@ -105,7 +104,7 @@ impl RunState {
         self.learn_lease(attempt, fact, at);
         self.learn_drains(fact);
         match fact {
-            // The first record holds the request; a second request cannot change it.
+            // The first record contains the request; a second request cannot change it.
             Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::RunUsed(_) | Fact::ClusterDeleted(_) => {}
             Fact::CancelRequested(cancel) => {
                 self.cancelled_by.get_or_insert_with(|| cancel.by.clone());
@@ -215,7 +214,7 @@ impl RunState {
         let Some(step) = self.frontier() else { return };
         let state = self.known(step);
         if state.end.is_some() {
-            return; // failed, the next attempt follows
+            return; // failed: the next attempt follows
         }
         state.since.get_or_insert(at);
         let attempt = state.attempt;

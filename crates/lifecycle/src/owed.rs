@@ -196,7 +196,7 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     let metrics = benchmark.criteria.metrics.iter().filter(|_| benchmark.program.command().is_some());
     let (mut directed, mut conflicting) = (BTreeMap::new(), BTreeSet::new());
     for criterion in metrics.clone() {
-        // Criteria may select values of a metric by labels; the agent knows only the metric.
+        // Criteria may select values of a metric by labels; the agent receives only the metric.
         let other =
             criterion.better.map(|better| *directed.entry(criterion.metric.clone()).or_insert(better));
         if other != criterion.better {

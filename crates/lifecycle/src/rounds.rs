@@ -1,4 +1,4 @@
-//! Rounds of a soak.
+//! Decides after each round of a soak whether another one begins.
 
 use model::{
     CheckIndex, Class, Conclusion, Failure, Soak, SoakRound, Span, Stage, Timestamp, Verdict, planted,

@@ -21,7 +21,6 @@ pub struct SoakProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SoakEnd {
-    /// The requested time has passed.
     TimePassed,
     /// A check of the last round did not pass.
     NotPassed,

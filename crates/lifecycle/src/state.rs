@@ -14,7 +14,6 @@ use crate::soak::SoakProgress;
 /// State of a run, derived from its records alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunState {
-    /// Run that the ledger records.
     pub run: RunId,
     /// Resolved workflow from the first record.
     pub workflow: Workflow,
@@ -77,7 +76,6 @@ pub struct EarlierAttempt {
     pub because: Failure,
 }
 
-/// End of a stage's attempt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum AttemptEnd {
     Succeeded(Box<Fact>),
@@ -335,7 +333,6 @@ impl RunState {
         }
     }
 
-    /// Whether every check has passed.
     fn all_passed(&self) -> bool {
         let passed = |check| self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Pass);
         self.checks().all(passed) || (planted("returned_without_a_pass") && self.verdict().is_some())
@@ -371,7 +368,6 @@ impl RunState {
         matches!(self.workflow.cluster, Some(ClusterSpec::Rent(_)))
     }
 
-    /// Whether every lease is released.
     pub fn leases_returned(&self) -> bool {
         self.leases.values().all(|lease| lease.state == LeaseState::Returned)
     }
@@ -561,7 +557,6 @@ impl RunState {
         self.settled.as_ref().map(|(conclusion, _)| (&self.run, conclusion))
     }
 
-    /// Whether the stage's attempt failed.
     pub fn failed(&self, step: impl Into<Step>) -> bool {
         matches!(self.end(step), Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut))
     }

@@ -1,4 +1,4 @@
-//! The parsed logs of a judged run: `measurements.json`, beside `verdict.json`; `measurements.json.gz` for large clusters.
+//! The parsed logs of a judged run: `measurements.json`, in the folder of `verdict.json`; `measurements.json.gz` for large clusters.
 //!
 //! The judge parses the logs once and [`write()`]s them; the loader, the reports and the dashboard [`read`] them.
 //! The fact `verdict.reached` names the object and its digest, so its content is verified like that of the logs.

@@ -185,7 +185,7 @@ async fn measurements_of_a_large_cluster_are_compressed() {
     assert!(body.len() < 4 << 20, "{} bytes", body.len());
     assert_eq!(write(&bucket.artefacts, &bucket.judging(), &document).await.unwrap().unwrap(), file);
     assert_eq!(bucket.read(Some(file.clone())).await.unwrap(), parsed);
-    // A damaged object is refused, also if its digest is that of the damaged content.
+    // A damaged object is refused, even if its digest is that of the damaged content.
     body.truncate(body.len() / 2);
     let cut = bucket.replaced(&file, body).await;
     assert!(refusal(bucket.read(Some(cut)).await).contains("measurements.json.gz"));

@@ -20,10 +20,9 @@ pub use entry::{PinChange, PinEntry, PinHistory, PinNote};
 const FOLDER: &str = "baselines/";
 /// Format version of entries.
 const FORMAT: u32 = 1;
-/// Maximum number of conflicts: more indicate a faulty store.
+/// Maximum number of attempts: as many conflicts indicate a faulty store.
 const RIVALS: u32 = 32;
 
-/// A failed operation.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     /// The store request failed: retry.
@@ -36,8 +35,8 @@ pub enum PinError {
         name: String,
         why: String,
     },
-    /// Too many concurrent changes.
-    #[error("too many concurrent changes of the pin of {0}; retry")]
+    /// `RIVALS` concurrent changes: retry.
+    #[error("the pin of {0} was changed concurrently {max} times; retry", max = RIVALS)]
     Busy(String),
 }
 
@@ -57,7 +56,6 @@ pub struct InForce {
 }
 
 impl Pins {
-    /// Uses this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
@@ -219,7 +217,7 @@ pub enum Decided {
     Now,
     /// The decision was already in force.
     Before,
-    /// There was no pin to release.
+    /// No pin was in force, so no release was recorded.
     Never,
 }
 

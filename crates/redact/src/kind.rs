@@ -24,7 +24,6 @@ kinds! {
     KnownValue = "known-value",
     /// A token of GitHub or GitLab.
     GitToken = "git-token",
-    /// An API key of Google.
     GoogleApiKey = "google-api-key",
     /// An access token or client secret of Google.
     GoogleToken = "google-token",
@@ -36,15 +35,12 @@ kinds! {
     AwsKey = "aws-key",
     /// A token or web hook of Slack.
     SlackToken = "slack-token",
-    /// A key of NVIDIA's NGC.
     NgcKey = "ngc-key",
-    /// A token of Hugging Face.
     HuggingFaceToken = "hugging-face-token",
     /// An API key of a model provider.
     ApiKey = "api-key",
     /// A token of npm, PyPI or Docker Hub.
     RegistryToken = "registry-token",
-    /// A token of Vault.
     VaultToken = "vault-token",
     /// A password given to a command: `docker login -p`, `curl -u`.
     CommandPassword = "command-password",
@@ -52,7 +48,6 @@ kinds! {
     BearerToken = "bearer-token",
     /// The content of an `Authorization` or `Cookie` header.
     Header = "header",
-    /// The password in a URL.
     UrlPassword = "url-password",
     /// The value of a name that indicates a secret.
     Assignment = "assignment",

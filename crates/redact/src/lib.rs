@@ -117,7 +117,7 @@ impl Redactor {
         }
     }
 
-    /// Returns whether there is more to do.
+    /// Returns whether another call is needed.
     fn text(&mut self, ends: bool, out: &mut Vec<u8>) -> bool {
         let length = self.buffer.len();
         // The end may be the beginning of a longer match. Nothing else is held back, because logs are read

@@ -33,7 +33,7 @@ const SPACES: usize = 16;
 /// Maximum length of a user or password.
 const USER: usize = 1 << 10;
 
-/// Whether a variable or setting with this name holds a secret.
+/// Whether a variable or setting with this name contains a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let ends = [
@@ -228,7 +228,6 @@ fn in_header(byte: u8) -> bool {
 /// Beginning of a bearer token, case-insensitive.
 pub(crate) const BEARER: &str = "bearer ";
 
-/// A bearer token.
 pub(crate) fn bearer(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let class = |byte: u8| byte.is_ascii_alphanumeric() || b"._~+/=-".contains(&byte);
     // Words in prose are shorter, or have no digit.

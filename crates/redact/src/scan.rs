@@ -7,7 +7,6 @@ pub(crate) fn word(byte: u8) -> bool {
     !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`')
 }
 
-/// A confirmed match.
 pub(crate) enum ScanMatch {
     Hit(Hit),
     /// The beginning of an environment block, with its length.

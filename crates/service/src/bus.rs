@@ -76,7 +76,6 @@ pub struct MemoryBus {
 pub type OnRetry = Arc<dyn Fn(&str, Duration, &str) + Send + Sync>;
 
 impl MemoryBus {
-    /// A bus without subscribers.
     pub fn new(clock: Arc<dyn Clock>, parking: Arc<dyn DeadLetters>) -> Self {
         let (subscribers, deliveries, undelivered) = Default::default();
         Self { clock, parking, subscribers, deliveries, undelivered, on_retry: None }
@@ -144,7 +143,7 @@ impl Bus for MemoryBus {
             );
             deliveries.spawn(async move {
                 delivery.await;
-                // An aborted delivery does not come here: its event is still lost with this process.
+                // An aborted delivery does not reach this line: its event is still lost with this process.
                 if let Entry::Occupied(mut count) = counts(&undelivered).entry(id) {
                     *count.get_mut() -= 1;
                     if *count.get() == 0 {

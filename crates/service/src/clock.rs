@@ -13,7 +13,6 @@ use tokio::sync::Notify;
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
-    /// Returns after this span.
     async fn sleep(&self, span: Span);
 }
 

@@ -1,4 +1,4 @@
-//! Typed configuration from the environment; reports all problems at once.
+//! Typed configuration from the environment; reports all problems together.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -64,13 +64,12 @@ impl VariableReader {
         }
     }
 
-    /// A variable that must be set.
     pub fn required<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str) -> Option<T> {
         let value = self.read(variable)?;
         if value.is_none() {
             self.problems.push(VariableProblem {
                 variable,
-                message: "is not set, and there is no default".to_owned(),
+                message: "is not set and has no default".to_owned(),
             });
         }
         value
@@ -80,7 +79,6 @@ impl VariableReader {
         self.read(variable).map(|value| value.unwrap_or(default))
     }
 
-    /// A variable that may be absent.
     pub fn optional<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str) -> Option<Option<T>> {
         self.read(variable)
     }

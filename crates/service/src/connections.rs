@@ -1,8 +1,8 @@
 //! HTTP connections with limits: maximum number, timeouts for each part of a request, and maximum memory of an idle
 //! connection.
 //!
-//! When every connection is in use, the one that has waited longest without a request is closed for a new one, so that
-//! clients which connect and send nothing cannot keep others out.
+//! When every connection is in use, the one that has waited longest without a request is closed for a new one, so that clients that connect
+//! without sending a request do not block others.
 
 use std::{
     collections::BTreeMap,
@@ -36,13 +36,11 @@ use stream::Stream;
 
 /// Maximum size of a request head, and of a connection's buffer, bytes.
 const BUFFER: usize = 32 << 10;
-/// Maximum number of connections, even if the process may open more. Cloud Run gives an instance 1,000 requests at
-/// most.
+/// Maximum number of connections, even if the process may open more. Cloud Run sends an instance at most 1,000 concurrent requests.
 const MAX_CONNECTIONS: usize = 1024;
 /// Pause after a failed `accept`: usually the process has no free file descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Limits of a server's connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
     /// Maximum number of open connections.
@@ -128,7 +126,7 @@ impl Connections {
 
 /// Serves until `stop`. Then it accepts no connection, and returns after the response to every request in progress.
 pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimits, stop: CancellationToken) {
-    // One router for all connections: a copy per connection would hold all routes and layers again.
+    // One router for all connections: a copy per connection would duplicate all routes and layers.
     let router = router.with_state(());
     let (connections, tasks) = (Arc::new(Connections::default()), TaskTracker::new());
     let mut number = 0;

@@ -19,7 +19,6 @@ pub struct StoreParking {
 }
 
 impl StoreParking {
-    /// Uses this bucket.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self { store, clock, parked: Mutex::default() }
     }

@@ -198,7 +198,7 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Perio
     }
 }
 
-/// Serves until `stop`, then accepts no connections and gives requests in progress [`DRAIN`] to complete.
+/// Serves until `stop`, then accepts no connections and waits up to [`DRAIN`] for requests in progress.
 /// Connections have the limits of [`ConnectionLimits::of_process`].
 ///
 /// # Errors

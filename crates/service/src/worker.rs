@@ -10,7 +10,6 @@ use tracing::{Instrument, info_span};
 
 use crate::{Bus, BusError, Clock, Disposition, Handler, Runtime, Spawn, telemetry};
 
-/// A failure to handle a command.
 #[derive(Debug)]
 pub enum CommandError {
     /// Transient: retry.

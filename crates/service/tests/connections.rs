@@ -1,4 +1,4 @@
-//! Limits of connections: slow and idle clients are disconnected, do not block other clients, and hold little memory.
+//! Limits of connections: slow and idle clients are disconnected, do not block other clients, and use at most 64 KiB each while idle.
 
 use std::{
     io::{Read, Write},
@@ -156,7 +156,7 @@ fn idle_clients_do_not_block_others() {
 }
 
 #[test]
-fn an_idle_connection_holds_at_most_64_kib_and_releases_them() {
+fn an_idle_connection_uses_at_most_64_kib_and_releases_them() {
     let _alone = ALONE.lock();
     const IDLE: usize = 300;
     let server = Server::start(LIMITS);

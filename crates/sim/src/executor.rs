@@ -49,7 +49,6 @@ impl Wake for Bell {
 }
 
 impl Executor {
-    /// An executor without tasks.
     pub fn new(world: Arc<SimWorld>) -> Self {
         Self { world, tasks: BTreeMap::new(), next: 0, ready: TaskQueue::default() }
     }

@@ -1,6 +1,5 @@
 //! Bugs that the simulator must catch. Each is planted by a hook that is `false` unless the feature `planted`
-//! is on: most hooks are outside, around a port, the bus or the store, the others are single lines in the
-//! real code.
+//! is on: most hooks are outside, around a port, the bus or the store; the others are single lines in the real code.
 
 /// A bug and its description.
 pub struct Planted {

@@ -14,34 +14,28 @@ pub enum Happening {
     Published {
         /// Process that published the event.
         by: SimService,
-        /// Published event.
         event: Arc<Event>,
     },
     /// A process acknowledged an event.
     Acked {
         /// Process that acknowledged the event.
         by: SimService,
-        /// Acknowledged event.
         event: Arc<Event>,
     },
     /// A process parked and acknowledged an event.
     Parked {
         /// Process that parked the event.
         by: SimService,
-        /// Unreadable event.
         event: Arc<Event>,
     },
     /// An object was created in the bucket.
     Stored {
-        /// Object name.
         name: String,
     },
     /// A hint was removed from the bucket.
     Removed {
-        /// Object name.
         name: String,
     },
-    /// A build started.
     BuildBegan { name: String },
     /// A build reached a final status.
     BuildEnded { name: String },
@@ -56,11 +50,9 @@ pub enum Happening {
     },
     /// The deletion of an existing cluster was requested.
     DeleteAsked { name: String },
-    /// A cluster was deleted.
     ClusterEnded { name: String, why: &'static str },
     /// The scheduler received a request to end a job, and not to start it if it is submitted later.
     StopAsked { name: String },
-    /// A job started.
     JobBegan { name: String },
     /// A benchmark ended.
     JobEnded {

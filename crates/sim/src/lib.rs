@@ -5,7 +5,7 @@
 //! clusters, scheduler and warehouse are simulated. Their events are written to a history, and the [`checks`]
 //! compare that history and the bucket with the invariants, without access to handlers.
 //!
-//! The same seed gives the same trace, byte for byte. `cargo run -p sim -- replay SEED` prints it.
+//! The same seed produces the same trace, byte for byte. `cargo run -p sim -- replay SEED` prints it.
 
 pub mod bus;
 pub mod checks;

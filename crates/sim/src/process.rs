@@ -62,7 +62,6 @@ pub enum EffectMoment {
     After,
 }
 
-/// State of a live process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessState {
     /// Time until which its calls block.

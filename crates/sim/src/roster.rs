@@ -19,7 +19,6 @@ use crate::{effect::Effects, process::SimService, store::SimStore, world::SimWor
 /// Processes that share a subscription: each event is delivered to one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Both conductors.
     Conductors,
     /// A single process per kind of worker.
     Worker(SimService),
@@ -72,7 +71,6 @@ impl Roster {
         Arc::clone(&self.world)
     }
 
-    /// Adds a started process.
     pub fn add(&self, service: SimService, handler: Arc<dyn Handler>) {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).insert(service, handler);
     }

@@ -63,7 +63,7 @@ pub struct Scenario {
 }
 
 const HOUR: i64 = 3_600_000;
-/// Number of runs per workflow, if many are requested at once.
+/// Number of runs per workflow, if many are requested at the same time.
 const RUNS_OF_A_SYSTEM: usize = 20;
 
 fn name(number: usize) -> RunId {
@@ -71,16 +71,16 @@ fn name(number: usize) -> RunId {
 }
 
 impl RequestedRun {
-    /// The run with this number, requested at once and not cancelled.
+    /// The run with this number, requested at the start and not cancelled.
     pub fn plainly(number: usize) -> Self {
-        // Every verdict reads the history of its system, and no system has ten thousand runs at once.
+        // Every verdict reads the history of its system, and no system has ten thousand concurrent runs.
         let workflow = Workflow { name: format!("sim-{}", number / RUNS_OF_A_SYSTEM), ..workload::whole() };
         Self { run: name(number), workflow, after: 0, cancelled_after: None }
     }
 }
 
 impl Scenario {
-    /// No faults: this number of runs, requested at once.
+    /// No faults: this number of runs, requested at the same time.
     pub fn happy(seed: u64, runs: usize) -> Self {
         Self {
             seed,

@@ -95,7 +95,7 @@ pub fn many(from: u64, count: u64, jobs: u64) -> SeedSummary {
     whole
 }
 
-/// Prints a summary. Fails if a seed has violations, or if too few runs succeeded.
+/// Prints a summary. Fails if a seed has violations, or if fewer than 25 % of the runs reached a verdict.
 pub fn report(summary: &SeedSummary) -> ExitCode {
     let runs = summary.runs();
     println!("{} seeds, {runs} runs in {:.1} s", summary.seeds, summary.took);
@@ -125,7 +125,7 @@ pub fn report(summary: &SeedSummary) -> ExitCode {
     // The limit of 25 % is below the rate of a working simulator, and above that of a broken one.
     let too_little = summary.judged() * 4 < runs;
     if too_little {
-        println!("only {} of {runs} runs reached a verdict: too few to be evidence", summary.judged());
+        println!("{} of {runs} runs reached a verdict, expected at least 25 %", summary.judged());
     }
     if summary.failed.is_empty() && !too_little { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -32,7 +32,6 @@ const MOST_CALLS: u64 = 1_000_000;
 #[derive(Clone, Debug)]
 pub struct SimOutcome {
     pub endings: Vec<SimEnd>,
-    /// Violated invariants.
     pub violations: Vec<Violation>,
     /// Digest of all events and decisions.
     pub digest: u64,

@@ -80,7 +80,7 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let at = |share: usize| busy.get(busy.len() * share / 100).map_or(0.0, |&busy| f64::from(busy) / 1e6);
     let events = simulation.published();
     println!(
-        "{runs:>6} runs, {open:>6} of them open at once: {took:7.2} s, {:8.0} events/s, {:6.2} ms of CPU per run, {:5.1} records per run, \
+        "{runs:>6} runs, {open:>6} of them concurrent: {took:7.2} s, {:8.0} events/s, {:6.2} ms of CPU per run, {:5.1} records per run, \
          fact to command p50 {:.3} ms p99 {:.3} ms; the heap grew by {:.1} KiB per run, the process by {:.1}, beside a bucket of {:.1} KiB per run",
         events as f64 / took,
         cpu / runs as f64,
@@ -125,6 +125,6 @@ pub fn held(runs: usize, heap: Heap<'_>) -> io::Result<()> {
         at_once(conductor.handle(&event));
     }
     let grown = kib_a_run(heap().saturating_sub(before), runs);
-    println!("{runs:>6} runs held open by one conductor: {grown:.2} KiB per run, names of objects included");
+    println!("{runs:>6} open runs in one conductor: {grown:.2} KiB per run, names of objects included");
     Ok(())
 }

@@ -13,7 +13,7 @@ fn seeds_have_no_violations_and_most_runs_are_judged() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace() {
+fn the_same_seed_produces_the_same_trace() {
     for seed in 0..12 {
         let first = run(Scenario::of(seed).traced());
         let second = run(Scenario::of(seed).traced());
@@ -23,7 +23,7 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace_in_two_processes() {
+fn the_same_seed_produces_the_same_trace_in_two_processes() {
     let replay = |seed: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_sim")).args(["replay", seed]).output().unwrap();
         assert!(output.status.success(), "seed {seed}");
@@ -44,7 +44,7 @@ async fn a_bucket_in_a_file_satisfies_the_contract() {
 }
 
 #[test]
-fn every_order_of_eight_facts_gives_the_same_state() {
+fn every_order_of_eight_facts_results_in_the_same_state() {
     let (orders, ends) = sim::orders::every(8);
     assert_eq!((orders, ends.len()), (40_320, 1));
 }

@@ -45,7 +45,6 @@ pub struct BuildOutcome {
     pub status: BuildStatus,
     /// Reason why the build failed.
     pub failure: Option<String>,
-    /// Output files.
     pub artifacts: Vec<Artifact>,
 }
 

@@ -53,7 +53,7 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
         went = node.look_around();
         thread::sleep(LOOK);
     }
-    // End the processes also after an error, because no other process ends them once the node has ended.
+    // End the processes even after an error, because no other process ends them once the node has ended.
     node.end_all();
     went
 }

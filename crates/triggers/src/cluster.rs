@@ -1,4 +1,4 @@
-//! Triggers for offered clusters.
+//! Selects offered clusters, and limits the settings that an offer may choose.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct OnCluster {
     /// Cluster name, as a pattern: `*` matches any text.
     #[serde(default = "any")]
     pub name: String,
-    /// Settings that an offer may choose besides size and queue, each with patterns for its values:
+    /// Settings that an offer may choose in addition to size and queue, each with patterns for its values:
     /// `shared_folder`, `profile`, `programs`, `namespace`, `image`, ... For `environment` and `annotations`
     /// the patterns apply to names. Values equal to the workflow's own cluster need no pattern.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -1,4 +1,4 @@
-//! Triggers for pushes.
+//! Selects pushes by repository, ref and changed files.
 
 use glob::{MatchOptions, Pattern};
 use schemars::JsonSchema;

@@ -55,7 +55,7 @@ pub async fn loads(warehouse: &dyn Warehouse) {
         3,
         "the second load with the same id changes nothing"
     );
-    assert_eq!(warehouse.rows("a").await.expect("rows"), first.rows, "every row once, unchanged");
+    assert_eq!(warehouse.rows("a").await.expect("rows"), first.rows, "every row is read back once and unchanged");
     assert_eq!(warehouse.verdicts("a").await.expect("rows"), first.verdicts);
     let second = of("b", &[row("b", 0, "in_place")]);
     assert_eq!(warehouse.load("load-2", &second).await.expect("loaded"), 1);
@@ -99,11 +99,11 @@ async fn node_results(warehouse: &dyn Warehouse) {
             "results of nodes are not counted"
         );
     }
-    assert_eq!(warehouse.node_results("n").await.expect("results"), rows, "every row once, unchanged");
+    assert_eq!(warehouse.node_results("n").await.expect("results"), rows, "every row is read back once and unchanged");
     assert_eq!(warehouse.node_results("a").await.expect("results"), []);
 }
 
-/// Checks metrics of two checks of a run, beside measurements.
+/// Checks metrics of two checks of a run, in addition to measurements.
 async fn metrics(warehouse: &dyn Warehouse) {
     let row = |check: &str, metric_number, value: Option<f64>| MetricRow {
         run: "m".into(),
@@ -175,9 +175,9 @@ async fn metrics(warehouse: &dyn Warehouse) {
         ..Load::default()
     };
     assert_eq!(warehouse.load("m.c2a1", &first).await.expect("loaded"), 3, "metrics are counted");
-    assert_eq!(warehouse.load("m.c2a1", &first).await.expect("loaded"), 3, "the same check again");
-    assert_eq!(warehouse.metrics("m").await.expect("metrics"), first.metrics, "every row once, unchanged");
-    assert_eq!(warehouse.findings("m").await.expect("findings"), first.findings, "every row once, unchanged");
+    assert_eq!(warehouse.load("m.c2a1", &first).await.expect("loaded"), 3, "a repeated load returns the same number");
+    assert_eq!(warehouse.metrics("m").await.expect("metrics"), first.metrics, "every row is read back once and unchanged");
+    assert_eq!(warehouse.findings("m").await.expect("findings"), first.findings, "every row is read back once and unchanged");
     assert_eq!(warehouse.findings("a").await.expect("findings"), []);
     let measured = MeasurementRow {
         run: "m".into(),
@@ -191,9 +191,9 @@ async fn metrics(warehouse: &dyn Warehouse) {
     };
     let later = MetricRow { log: "c3a1/node-0.log".into(), ..row("both", 0, Some(1.0)) };
     let second = Load { rows: vec![measured], metrics: vec![later.clone()], ..Load::default() };
-    assert_eq!(warehouse.load("m.c3a1", &second).await.expect("loaded"), 2, "measurements and metrics");
+    assert_eq!(warehouse.load("m.c3a1", &second).await.expect("loaded"), 2, "measurements and metrics are counted");
     let all: Vec<_> = first.metrics.into_iter().chain([later]).collect();
-    assert_eq!(warehouse.metrics("m").await.expect("metrics"), all, "the rows of both checks");
+    assert_eq!(warehouse.metrics("m").await.expect("metrics"), all, "the rows of both checks are returned");
     assert_eq!(warehouse.rows("m").await.expect("rows").len(), 1);
     assert_eq!(warehouse.metrics("a").await.expect("metrics"), []);
 }
@@ -263,10 +263,10 @@ pub async fn history(warehouse: &dyn Warehouse) {
         let past = warehouse.past(&wanted).await.expect("the past");
         past.iter().map(|past| past.run.clone()).collect::<Vec<_>>().concat()
     };
-    assert_eq!(names(wanted(9_000, 10, 10)).await, "abcde", "oldest first, each once");
-    assert_eq!(names(wanted(9_000, 2, 1)).await, "abe", "the oldest and the newest");
+    assert_eq!(names(wanted(9_000, 10, 10)).await, "abcde", "runs are returned oldest first, each once");
+    assert_eq!(names(wanted(9_000, 2, 1)).await, "abe", "only the oldest and the newest runs are returned");
     assert_eq!(names(wanted(9_000, 0, 2)).await, "de");
-    assert_eq!(names(wanted(3_000, 10, 10)).await, "ab", "only runs requested earlier");
+    assert_eq!(names(wanted(3_000, 10, 10)).await, "ab", "only runs requested earlier are returned");
     assert_eq!(names(PastQuery { workflow: "no such".to_owned(), ..wanted(9_000, 9, 9) }).await, "");
 
     let past = warehouse.past(&wanted(9_000, 3, 0)).await.expect("the past");
@@ -341,7 +341,7 @@ async fn checks_of_a_run(warehouse: &dyn Warehouse) {
         };
         let past = warehouse.past(&wanted(MeasurementKind::Table)).await.expect("the past");
         let sizes: Vec<_> = past[0].table.rows.iter().map(|row| row.size_bytes).collect();
-        assert_eq!((past.len(), sizes), (1, vec![size_bytes]), "only the rows of {check}");
+        assert_eq!((past.len(), sizes), (1, vec![size_bytes]), "only the rows of {check} are returned");
         let past = warehouse.past(&wanted(MeasurementKind::Metrics)).await.expect("the past");
         let metrics = &past[0].metrics;
         assert_eq!((past.len(), metrics.len(), &*metrics[1].name), (1, 2, &*format!("metric.{check}")));
@@ -354,6 +354,6 @@ async fn checks_of_a_run(warehouse: &dyn Warehouse) {
             <[Past; 1]>::try_from(warehouse.past(&wanted(MeasurementKind::Nothing)).await.expect("the past"))
                 .expect("one run");
         assert_eq!((&*listed.run, listed.requested_at), ("n", Some(Timestamp::from_millis(1_000))));
-        assert_eq!((listed.metrics, listed.table.rows), (vec![], vec![]), "only the verdict");
+        assert_eq!((listed.metrics, listed.table.rows), (vec![], vec![]), "only the verdict is returned");
     }
 }

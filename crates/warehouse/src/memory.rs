@@ -1,4 +1,4 @@
-//! A warehouse in memory.
+//! A warehouse in memory, for tests and the simulation.
 
 use std::{
     collections::BTreeMap,

@@ -60,7 +60,7 @@ fn subject_of_all(table: &Table) -> (Scope, Subject) {
     }
 }
 
-/// A process with the device of its rank. Processes with several GPUs have none of their own.
+/// A process with the device of its rank. For processes with several GPUs no device is stated.
 fn process(table: &Table, rank: u32, processes: usize) -> Subject {
     let devices = &table.devices;
     let device = devices.iter().find(|device| device.rank == rank && devices.len() == processes);

@@ -54,7 +54,6 @@ pub struct Collector {
     /// Target bucket.
     pub artefacts: Artefacts,
     pub rules: Arc<Rules>,
-    /// Limits per job.
     pub limits: CollectLimits,
 }
 

@@ -165,7 +165,6 @@ impl Locator {
         self.note(id, "nodes.json", &nodes).await.map(Some)
     }
 
-    /// The recorded outcome of a pair.
     async fn outcome(&self, pair: &NodePair<'_>) -> Result<Option<SweepOutcome>, PortError> {
         self.read(pair.id, &pair.file()).await
     }

@@ -79,7 +79,7 @@ impl Builder {
 
     /// State of a build. An absent build must stay absent: its start may still be in flight, and the build would have no owner. So
     /// an absent build is cancelled and polled again. A build that was never accepted and is cancelled counts as
-    /// absent, so that repeated polls give the same result.
+    /// absent, so that repeated polls return the same result.
     async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<BuildPhase>, PortError> {
         let key = BuildKey::of(id);
         let mut build = self.builds.poll(&key).await?;

@@ -2,7 +2,7 @@
 //!
 //! It is the only writer of the ledger and contains no rules itself: those are in `lifecycle`. On every wake-up (a
 //! fact, a tick, a restart) it performs the same five steps: load, decide, append, compute the owed commands, send.
-//! Several conductors may run at once: after a lost append race a conductor loads again.
+//! Several conductors may run concurrently: after a lost append race a conductor loads again.
 
 mod turns;
 mod wake;

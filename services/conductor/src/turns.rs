@@ -26,7 +26,7 @@ pub(crate) struct Turn<'a> {
     _user: User<'a>,
 }
 
-/// A reference to a run's entry, counted also while it waits.
+/// A reference to a run's entry. A reference that waits for the lock is counted too.
 struct User<'a> {
     turns: &'a Turns,
     run: RunId,

@@ -41,7 +41,6 @@ pub struct WakeSettings {
 /// Function that is called with the state of a run after each of its wake-ups.
 pub type Observer = Arc<dyn Fn(&RunState) + Send + Sync>;
 
-/// Result of a wake-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// The run was never requested.
@@ -61,8 +60,8 @@ pub enum WakeError {
     /// The hints cannot be written.
     #[error(transparent)]
     Store(#[from] ledger::StoreError),
-    /// Other writers won every append race.
-    #[error("{run}: {RACES} appends lost to other writers")]
+    /// Each of [`RACES`] appends conflicted with another writer's.
+    #[error("{run}: {RACES} appends conflicted with other writers; retry")]
     Crowded { run: RunId },
     /// A command or fact cannot be sent.
     #[error(transparent)]
@@ -210,7 +209,7 @@ impl Conductor {
             if !matches!(occurrence.fact, Fact::RunRequested(_)) {
                 return Ok(None);
             }
-            // Write the hint first: a hint without a run is harmless, a run without a hint is lost.
+            // Write the hint first: a hint without a run is harmless; a run without a hint is lost.
             if !planted("no_hint") {
                 let hinted = self.ledger.mark_open(run).await;
                 hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
@@ -260,7 +259,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Publishes the end of a closed run that owes nothing.
+    /// Publishes the end of a closed run without owed commands.
     async fn conclude(&self, state: &RunState) -> Result<(), WakeError> {
         if planted("hint_removed_too_early") && state.settled.is_some() {
             self.ledger.mark_closed(&state.run).await?;

@@ -7,7 +7,7 @@ use test_support::program::{Served, program, refuses};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-dashboard");
 
 #[test]
-fn all_errors_in_the_environment_are_reported_at_once() {
+fn all_errors_in_the_environment_are_reported_together() {
     refuses(program(PROGRAM), &["BURNIN_LEDGER: is not set", "BURNIN_ARTEFACTS: is not set"]);
 }
 

@@ -52,7 +52,6 @@ impl LocalAccess {
         access
     }
 
-    /// The port that the server listens on.
     pub(crate) fn port(&self) -> &str {
         self.address.rsplit_once(':').map_or("", |(_, port)| port)
     }

@@ -104,7 +104,6 @@ pub struct ReadWorkflows {
 pub struct BrokenWorkflow {
     /// File name in the folder.
     pub file: String,
-    /// Errors in the file.
     pub problems: Vec<FileProblem>,
 }
 
@@ -271,7 +270,7 @@ impl Catalogue {
                 return Err(document.problem("cluster.rent.processes", why).into());
             }
             if system.kind() == DEPLOYED && lacks_agent(system) {
-                let why = "the deployed services reach no cluster without an agent: set the substitution _AGENT, see the README beside the config";
+                let why = "the deployed services reach no cluster without an agent: set the substitution _AGENT, see the README in the config's folder";
                 return Err(document.problem("cluster.rent.deployed.deploy.substitutions", why).into());
             }
         }

@@ -23,7 +23,6 @@ use triggers::PushEvent;
 
 use crate::{Gateway, StartError, StartRequest, api::ApiProblem, start};
 
-/// Path of GitHub's webhooks.
 pub(crate) const PATH: &str = "/hooks/github";
 /// GitHub's maximum payload, bytes.
 const BODY_LIMIT: usize = 25 << 20;
@@ -231,17 +230,17 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
         Err(Unread::Full) => {
             warn!(
                 delivery = header("x-github-delivery"),
-                "webhook refused temporarily: too many unchecked bodies in memory"
+                "webhook refused temporarily: bodies with unchecked signatures use the maximum of 50 MiB"
             );
             return problem(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "too many concurrent deliveries; redeliver later",
+                "concurrent deliveries use the maximum of 50 MiB; redeliver later",
             );
         }
     };
     // Count after the signature check: unsigned requests must not use up GitHub's rate.
     if !gateway.rates.lets(&"github".to_owned(), &Method::GET) {
-        return problem(StatusCode::TOO_MANY_REQUESTS, "too many deliveries");
+        return problem(StatusCode::TOO_MANY_REQUESTS, "deliveries exceed the maximum rate; redeliver later");
     }
     match header("x-github-event") {
         "ping" => return StatusCode::NO_CONTENT.into_response(),

@@ -69,7 +69,7 @@ async fn admit(
     if path == "/" && method == Method::POST && !gateway.rates.lets(&"events".to_owned(), &method) {
         return ApiProblem::new(
             StatusCode::TOO_MANY_REQUESTS,
-            "too many events; wait for the time in Retry-After",
+            "events exceed the maximum rate; wait for the time in Retry-After",
         )
         .into_response();
     }

@@ -77,7 +77,6 @@ pub struct GatewaySetup {
     pub rates: Rates,
     /// Webhook secrets of GitHub; without a secret all webhooks are refused.
     pub secrets: WebhookSecrets,
-    /// Polls the refs of repositories.
     pub refs: Arc<dyn Refs>,
     /// Name of the table of measurements, shown to users.
     pub warehouse: String,
@@ -141,7 +140,7 @@ impl Gateway {
         self.routes_beside(pages.routes())
     }
 
-    /// HTTP routes beside `pages` for users, with the same authentication.
+    /// HTTP routes in addition to `pages`, for users, with the same authentication.
     pub fn routes_beside(self: &Arc<Self>, pages: Router) -> Routes {
         let catalogue = Arc::clone(&self.catalogue);
         let about =

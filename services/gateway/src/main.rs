@@ -13,7 +13,7 @@ struct Config {
     artefacts: StorageLocation,
     workflows: StorageLocation,
     warehouse: String,
-    /// The provisioner's source of clusters, as there; empty: a folder of this host.
+    /// Source of clusters, with the same value as for the provisioner; empty: a folder of this host.
     clusters: String,
     rates: Rates,
     secrets: WebhookSecrets,

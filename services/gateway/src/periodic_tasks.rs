@@ -1,4 +1,4 @@
-//! Periodic tasks of the gateway.
+//! Tasks that a scheduler starts at `/chores/{name}`.
 
 use std::sync::Arc;
 

@@ -33,7 +33,6 @@ pub struct Night {
     /// Reason why the time was missed; null if a run was started.
     #[serde(default)]
     pub missed: Option<String>,
-    /// Whether the run started late.
     #[serde(default)]
     pub late: bool,
 }
@@ -88,7 +87,7 @@ impl Calendar {
     }
 
     /// Time since which the workflow has been overdue for a verdict; `None` if it is not overdue. A new
-    /// workflow gets the full interval.
+    /// workflow has the full interval.
     ///
     /// # Errors
     /// Returns an error if the store request fails.

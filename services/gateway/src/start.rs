@@ -1,4 +1,4 @@
-//! Starts a run for a request: once, also after repetitions, lost messages and crashes.
+//! Starts a run for a request: once, even after repetitions, lost messages and crashes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,7 +36,7 @@ pub struct StartRequest {
     pub cluster: Option<(String, ClusterOffer)>,
     /// Cause, recorded with the run.
     pub trigger: Trigger,
-    /// Receiver of the result, besides the channels of the workflow.
+    /// Receiver of the result, in addition to the channels of the workflow.
     pub origin: Option<Origin>,
 }
 
@@ -169,7 +169,7 @@ impl Starter {
                 self.publish(&request).await?;
                 Ok(StartOutcome { run: request.run, new: true })
             }
-            // A concurrent request was faster, or an earlier response was lost: the stored request counts.
+            // A concurrent request was faster, or an earlier response was lost: the stored request applies.
             Creation::Exists => match self.request(&name).await? {
                 Some(before) => self.again(before, &digest).await,
                 None => Err(StartError::Transient(format!("{name} exists but cannot be read"))),
@@ -297,7 +297,7 @@ impl Starter {
 
 impl StartRequest {
     fn digest(&self) -> String {
-        // Maps are sorted and struct fields ordered, so equal requests give equal bytes. The caller is not part of the
+        // Maps are sorted and struct fields ordered, so equal requests have equal bytes. The caller is not part of the
         // bytes.
         let request = (&self.workflow, &self.set, &self.image);
         let request = match &self.cluster {

@@ -141,7 +141,7 @@ impl Judge {
         if self.artefacts.offer(id, OBJECT, body).await.map_err(damaged)?.is_some() {
             return Ok(stored);
         }
-        // Another judge may have stored a verdict at the same time, from another history: the stored one counts.
+        // Another judge may have stored a verdict at the same time, from another history: the stored one applies.
         let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(damaged)?;
         first.ok_or_else(|| PortError::Transient("the stored verdict cannot be read".to_owned()))
     }
@@ -202,8 +202,8 @@ impl Judge {
             Ok((reading, clues))
         };
         let mut parsed = self.artefacts.logs(case.logs, case.job_attempt, parse).await?;
-        // nccl-tests in a pod print its name. The log of one pod may have the measurements of all, and each names its own node. Before
-        // programs on each node and on pairs nothing prints such lines.
+        // nccl-tests in a pod print its name. The log of one pod may have the measurements of all, and each names its own node. For
+        // programs on each node and on pairs no such lines are printed.
         if case.program.command().is_none_or(|command| command.every == Every::Rank) {
             let nodes = NodesOfHosts::of_logs(parsed.iter().map(|(_, (_, clues))| &clues.nodes_of_hosts));
             let nodes = nodes.within(case.cluster);

@@ -23,7 +23,7 @@ const MARK: usize = 1 << 20;
 pub(crate) struct PairRules<'a> {
     /// Maximum number of rounds of pairs.
     pub(crate) rounds: Option<u32>,
-    /// Exit statuses of a valid measurement, besides 0.
+    /// Exit statuses of a valid measurement, in addition to 0.
     pub(crate) exit: &'a [i32],
 }
 

@@ -259,7 +259,7 @@ mod tests {
         );
         assert_eq!(runs as u32, 2 * Extent::of(reading.metrics.len()).runs);
         assert_eq!(own.baseline.unwrap().metrics.len(), reading.metrics.len());
-        // All runs at once need 500 MiB.
+        // All runs together would need 500 MiB.
         assert!(peak_mib() <= before + 160, "{} MiB, {before} MiB before", peak_mib());
     }
 }

@@ -19,7 +19,7 @@ pub struct LogReader {
     every: Every,
     /// Maximum number of rounds of pairs.
     rounds: Option<u32>,
-    /// Exit statuses of a valid measurement, besides 0.
+    /// Exit statuses of a valid measurement, in addition to 0.
     exit: Vec<i32>,
 }
 
@@ -191,7 +191,7 @@ pub struct CombinedLogs {
 }
 
 impl CombinedLogs {
-    /// No log yet, in the reader's format if it is known.
+    /// A reading without logs, in the reader's format if it is known.
     #[must_use]
     pub fn of(reader: &LogReader) -> Self {
         Self { reading: reader.empty(), clues: Clues::default(), log_sha256: None, nodes: BTreeSet::new() }

@@ -112,7 +112,7 @@ impl Fixed {
         Own { baseline: Some(baseline.with_fleets()), earlier, pin, ..Own::default() }
     }
 
-    /// `levels`: those of each earlier run.
+    /// `levels`: id, time and levels of each earlier run.
     fn over_metrics(self, mut levels: Vec<(String, Option<Timestamp>, Vec<Option<f64>>)>) -> Own {
         let first = self.first(levels.iter().map(|(run, at, _)| (run.as_str(), *at)));
         let earlier_metrics = levels.drain(first..).map(|(_, _, levels)| levels).collect();
@@ -187,7 +187,7 @@ fn learned_of_metrics(runs: &[(Option<Verdict>, Fingerprint)], history: &MetricH
 /// Maximum number of values named in a reason.
 const NAMED: usize = 8;
 
-/// States the values of this run that too few earlier runs have.
+/// States the values of this run that fewer than [`FEWEST`] passed runs have.
 fn without_past(missing: &[String], learned: usize) -> Option<Reason> {
     let named = missing.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
     let more = match missing.len().saturating_sub(NAMED) {
@@ -354,7 +354,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_replaced_node_neither_hides_a_change_of_the_others_nor_is_one() {
-        // The new node has too few runs to be learned, or just enough, among them those after the change.
+        // The new node has two runs, fewer than a baseline needs, or six, including those after the change.
         for since in [2, 6] {
             let nights = |changed: usize| -> Vec<_> {
                 let level = |night| if night < 90 - changed { 1.0 } else { 0.985 };

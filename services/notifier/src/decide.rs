@@ -1,5 +1,5 @@
-//! Decides the notices of a run by channel. Pure: inputs are summaries of the run and of other runs, which channels received
-//! which notices, and the workflow's `notify` settings.
+//! Decides the notices of a run by channel. Pure: inputs are summaries of the run and of other runs, the notices that each channel
+//! received, and the workflow's `notify` settings.
 //!
 //! A channel receives a notice when a system's state differs from the last one that the channel received. Each kind of
 //! failure (fail, inconclusive, infrastructure) has its own sequence, which begins with the first such run since the
@@ -62,7 +62,6 @@ pub struct NoticeSubject<'a> {
 pub struct PlannedNotice {
     /// Receiver of the notice.
     pub to: Addressee,
-    /// Content.
     pub what: Occasion,
 }
 

@@ -1,4 +1,4 @@
-//! A sender in memory.
+//! A sender that keeps notices in memory, for tests.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,7 +18,7 @@ pub struct FakeSender {
 }
 
 impl FakeSender {
-    /// Plans the reply to the next delivery that has no planned reply yet. `taken`: whether the notice arrives, whatever the reply.
+    /// Plans the reply to the next delivery that has no planned reply yet. `taken`: whether the notice arrives, regardless of the reply.
     pub fn answer(&self, taken: bool, reply: Reply) {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push_back((taken, reply));
     }

@@ -42,7 +42,6 @@ pub struct NotifierSetup {
     pub ledger: Ledger,
     /// Bucket of artefacts and notices.
     pub store: Arc<dyn Store>,
-    /// Delivers notices.
     pub sender: Arc<dyn Sender>,
     /// Bus for replies to requests.
     pub bus: Arc<dyn Bus>,

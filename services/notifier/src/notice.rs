@@ -27,9 +27,7 @@ pub struct Notice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "StoredMessage")]
 pub enum OutgoingMessage {
-    /// A commit status on GitHub.
     Status(CommitStatus),
-    /// A check run on GitHub.
     Check(Box<CheckRun>),
     Channel {
         kind: String,

@@ -126,7 +126,7 @@ impl Outbox {
 
     async fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
         let body = self.0.read(name).await?;
-        // An unreadable object was edited by hand: treat it as absent, and log it.
+        // An unreadable object was edited manually: treat it as absent, and log it.
         Ok(body.and_then(|body| {
             serde_json::from_slice(&body)
                 .map_err(|error| tracing::warn!("{name} is invalid and ignored: {error}"))

@@ -44,7 +44,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Looks in `variables` with the prefix first, then in the folder.
+    /// Searches `variables` with the prefix first, then the folder.
     pub fn new(
         variables: impl IntoIterator<Item = (String, String)>,
         folder: impl Into<Option<PathBuf>>,

@@ -74,7 +74,7 @@ impl PeriodicTask for Sweeper {
                         deleted.evidence
                     );
                 }
-                Fate::Unlabelled => warn!(cluster = cluster.name, "no expiry label: check it by hand"),
+                Fate::Unlabelled => warn!(cluster = cluster.name, "no expiry label: check it manually"),
                 Fate::Due => left.push(cluster.name),
                 Fate::Left(why) => left.push(format!("{}: {why}", cluster.name)),
             }

@@ -204,7 +204,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     while !hints().await?.is_empty() && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // A notifier that was killed during a delivery reports nothing; another notifier retries a minute later.
+    // A notifier that was killed during a delivery records no result; another notifier retries a minute later.
     let until = Instant::now() + Duration::from_secs(150);
     let untold = async || store.list("notices/open/").await.map_err(|error| service::worker::chain(&error));
     let decided = async || {

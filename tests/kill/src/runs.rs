@@ -72,7 +72,7 @@ impl RunRequests {
         Ok(Self { folder: folder.to_owned(), bench, http: reqwest::Client::new() })
     }
 
-    /// Checks the number of starts of a closed run: each attempt starts each job once, and nothing failed, so there is one attempt.
+    /// Checks the number of starts of a closed run: each attempt starts each job once, and no stage failed, so each stage has one attempt.
     pub fn check(&self, state: &RunState, wrong: &mut Vec<String>) {
         let mut expected: BTreeMap<String, usize> =
             (0..NODES).map(|rank| (format!("rank-{rank}"), 1)).collect();

@@ -1,4 +1,4 @@
-//! Operations that the plan must not allow to programs outside the services, whatever these programs do: steps of builds, agents on
+//! Operations that the plan must not allow to programs outside the services, regardless of their code: steps of builds, agents on
 //! clusters, the delivery, the users of the deployment. Checked on the grants of the plan, so that a grant that `infra/rights.json` does
 //! not list is found too.
 
@@ -27,7 +27,7 @@ fn account(name: &str) -> String {
 /// Topics that programs outside the services publish to: requests, and facts of agents.
 const OPEN_TOPICS: [&str; 2] = ["gateway", "agent-facts"];
 
-/// Objects that decide what runs, or what a run's verdict is.
+/// Objects that decide which programs run, or the verdict of a run.
 const DECIDING: [&str; 6] = [
     "artefacts/r-1/verdict/1/verdict.json",
     "artefacts/r-1/image/1/manifest.json",
@@ -84,7 +84,7 @@ const SUBSCRIPTION_METHODS: [&str; 4] = [
 /// Returns an error if a permission's roles are unknown.
 pub fn broken(plan: &TerraformPlan) -> Result<Vec<String>, String> {
     let services: BTreeSet<_> = plan.services.values().map(|service| member(&service.account)).collect();
-    // Google's own accounts execute what the services configured.
+    // Google's own accounts execute the configuration of the services.
     let is_outside = |member: &str| !services.contains(member) && !member.contains("@gcp-sa-");
     let members: BTreeSet<&str> = plan.grants.all.iter().map(|grant| grant.member.as_str()).collect();
     let mut broken = Vec::new();

@@ -16,7 +16,8 @@ use crate::{
 pub struct AccountRights {
     pub iam: Arc<Iam>,
     pub storage: Arc<StandIn>,
-    /// Whether Cloud Build reads the bucket of the logs, and rewrites a log. Its page asks for all rights on the bucket, and states neither.
+    /// Whether Cloud Build reads the bucket of the logs, and rewrites a log. Its page requires all rights on the bucket, and states
+    /// neither.
     pub strict: bool,
 }
 

@@ -10,7 +10,6 @@ pub struct Attributes {
     pub list_prefix: Option<String>,
 }
 
-/// A parsed condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrantCondition {
     /// At least one of these conditions holds.

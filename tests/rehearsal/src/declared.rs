@@ -9,7 +9,6 @@ use crate::{
     plan::PROJECT,
 };
 
-/// An operation outside the services.
 pub struct OutsideOperation {
     /// Short name of the account.
     pub account: &'static str,

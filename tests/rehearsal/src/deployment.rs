@@ -147,7 +147,6 @@ pub struct Rehearsal {
     /// Stores the objects of all buckets.
     pub storage: Arc<StandIn>,
     pub bigquery: BigQuery,
-    /// Receiver of notices.
     pub receiver: Receiver,
     pub plan: TerraformPlan,
     folder: PathBuf,

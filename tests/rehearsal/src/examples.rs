@@ -99,7 +99,7 @@ async fn run(what: &str, command: &mut Command) -> Result<String, Failed> {
     if output.status.success() { Ok(text) } else { Err(format!("{what}: {}: {text}", output.status)) }
 }
 
-/// Writes the workflows of the examples. The gateway reads all workflows once a minute, so this comes before its start.
+/// Writes the workflows of the examples. The gateway reads all workflows once a minute, so they are written before it starts.
 ///
 /// # Errors
 /// Returns an error if docs/TRIGGERS.md has no trigger of a build.

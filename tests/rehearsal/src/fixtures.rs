@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 
 use crate::deployment::Rehearsal;
 
-/// Image of a workflow.
 #[derive(Clone, Copy)]
 pub enum FixtureImage {
     None,
@@ -19,7 +18,6 @@ pub enum FixtureImage {
     FromCommit,
 }
 
-/// Cluster of a workflow.
 #[derive(Clone, Copy)]
 pub enum FixtureCluster {
     /// Logs with correct results.

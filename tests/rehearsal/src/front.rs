@@ -57,7 +57,7 @@ pub struct Invocation<'a> {
     pub method: &'a str,
     /// Path with query.
     pub path: &'a str,
-    /// Headers besides `Authorization`.
+    /// Headers other than `Authorization`.
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
 }
@@ -151,7 +151,6 @@ fn principal(email: &str) -> String {
     }
 }
 
-/// Pushes of a subscription.
 pub struct PushDelivery {
     pub front: Arc<Front>,
     pub subscription: String,

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::condition::{Attributes, GrantCondition};
 
-/// A grant of the plan.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// Address of the grant in the plan.
@@ -25,7 +24,6 @@ pub struct Grant {
 pub struct Resource {
     /// The resource and its parents that have policies: `bucket B`, then `project`.
     pub policies: Vec<String>,
-    /// Attributes for conditions.
     pub attributes: Attributes,
 }
 

@@ -15,7 +15,6 @@ pub fn member(email: &str) -> String {
 /// A request that no grant allows.
 #[derive(Clone, Debug)]
 pub struct Denial {
-    /// The caller.
     pub member: String,
     /// The missing permission, or the method without a rule.
     pub permission: String,
@@ -147,7 +146,6 @@ impl Iam {
         self.refused(member, missing, &Resource::unknown(what))
     }
 
-    /// Number of allowed requests.
     pub fn allowed(&self) -> u64 {
         self.log().allowed
     }

@@ -1,4 +1,4 @@
-//! A hundred triggers at once: pushes, messages and schedules, each sent twice.
+//! A hundred concurrent triggers: pushes, messages and schedules, each sent twice.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
     let took = began.elapsed().as_secs_f64();
     let checked = outcomes::check(rehearsal, &ledger, &requested, &states, PATIENCE).await?;
     Ok(format!(
-        "{} pushes, messages and schedules at once, most of them twice: pushes accepted after {accepted:.1} s, {refused} redelivered; \
+        "{} concurrent pushes, messages and schedules, most of them twice: pushes accepted after {accepted:.1} s, {refused} redelivered; \
          {checked}, closed after {took:.1} s, {} requests allowed and none denied",
         requested.count(),
         rehearsal.iam.allowed()

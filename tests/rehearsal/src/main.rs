@@ -84,7 +84,7 @@ enum Part {
     Rights,
     /// Runs whose services are killed.
     Faults,
-    /// A hundred triggers at once.
+    /// A hundred concurrent triggers.
     Load,
 }
 
@@ -140,7 +140,7 @@ async fn faults(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> R
     Ok(())
 }
 
-/// Starts many runs at once, with all grants.
+/// Starts a hundred concurrent runs, with all grants.
 async fn load(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> Result<(), String> {
     // Commands wait for the processors of this host: shorter intervals would only add load.
     let settings = RehearsalSettings {

@@ -87,7 +87,7 @@ pub const RULES: [RequestRule; 34] = [
         "retention",
         "an object younger than its bucket's retention cannot be removed: 403",
         "Bucket Lock",
-        "permanent_failures_are_returned_at_once",
+        "permanent_failures_are_returned_without_retries",
     ),
     rule(
         "source",
@@ -278,7 +278,7 @@ pub fn permissions(method: &str) -> Vec<&'static str> {
 /// The only permission that a method checks.
 ///
 /// # Panics
-/// Panics if `methods.json` does not have the method, or gives it several permissions.
+/// Panics if `methods.json` does not have the method, or lists several permissions for it.
 pub fn permission(method: &str) -> &'static str {
     let all = permissions(method);
     let [only] = all[..] else { panic!("{method} checks several permissions: {all:?}") };
@@ -293,7 +293,7 @@ pub fn permission_to_overwrite() -> &'static str {
 /// The permission that each insert needs.
 ///
 /// # Panics
-/// Panics if `methods.json` gives an insert further permissions.
+/// Panics if `methods.json` lists further permissions for an insert.
 pub fn permission_to_create() -> &'static str {
     let all = permissions("storage.objects.insert");
     let [create] = all.iter().filter(|of| **of != permission_to_overwrite()).collect::<Vec<_>>()[..] else {
@@ -305,7 +305,6 @@ pub fn permission_to_create() -> &'static str {
 /// Google's services with a REST surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoogleApi {
-    /// Cloud Storage.
     Storage,
     CloudBuild,
     BigQuery,
@@ -317,7 +316,6 @@ pub struct Call<'a> {
     pub method: &'a str,
     /// Decoded path, split.
     pub path: Vec<String>,
-    /// Query parameters.
     pub query: BTreeMap<String, String>,
     /// JSON body, or null.
     pub body: Value,

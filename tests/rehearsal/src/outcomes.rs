@@ -22,7 +22,6 @@ use crate::{
     scenario::until,
 };
 
-/// Requested runs.
 #[derive(Default)]
 pub struct Requested {
     /// Number of runs of a workflow, and their verdict.

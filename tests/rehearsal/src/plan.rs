@@ -62,7 +62,6 @@ pub struct TerraformPlan {
     pub subscriptions: Vec<PlannedSubscription>,
     /// All topics, by full name.
     pub topics: Vec<String>,
-    /// All periodic tasks.
     pub tasks: Vec<PlannedTask>,
     pub buckets: Vec<String>,
     /// Retention of the buckets that have one, by name.

@@ -27,11 +27,11 @@ that permits deciding a verdict or changing what runs (`tests/rehearsal/src/boun
 removed; only the provisioner provisions clusters; only the loader writes the warehouse; the dashboard only reads; no account has a basic
 role.
 
-Members that are options of `infra/` have the names of their variables; `CLUSTER` and `SERVICE` stand for each cluster with an agent and each
-service. Nothing here has met Google Cloud. Not executed, but checked: steps that provision clusters, and the delivery of Burnin itself. No program of Burnin calls Secret
-Manager, IAM credentials or Cloud KMS: Cloud Run, Cloud Build, Cloud Scheduler, Pub/Sub and the agents of storage services do, so the
-rehearsal acts as they do and checks their permissions. Permissions of methods and roles are those of two public data sets
-(`tests/rehearsal/methods.json`, `roles.json`), and for the few requests that these lack those of Google's pages.
+Members that are options of `infra/` have the names of their variables; `CLUSTER` means each cluster with an agent, and `SERVICE` each
+service. No part was executed on Google Cloud. Checked without being executed: steps that provision clusters, and the delivery of Burnin
+itself. No program of Burnin calls Secret Manager, IAM credentials or Cloud KMS: Cloud Run, Cloud Build, Cloud Scheduler, Pub/Sub and the
+agents of storage services do, so the rehearsal acts as they do and checks their permissions. Permissions of methods and roles are those
+of two public data sets (`tests/rehearsal/methods.json`, `roles.json`), and for the few requests that these lack those of Google's pages.
 ";
 
 /// A row without its permissions: member, resource, role.

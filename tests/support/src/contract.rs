@@ -109,7 +109,6 @@ impl TestedService {
         assert_eq!(again.last(), first.last(), "a repeated command publishes the last fact again");
     }
 
-    /// Checks that foreign and unreadable events are parked.
     pub async fn foreign_events_are_parked(&self) {
         for case in ["other-service", "unreadable"] {
             self.honours(case).await;

@@ -26,7 +26,6 @@ pub fn refuses(mut program: Command, problems: &[&str]) {
     }
 }
 
-/// A running service.
 pub struct Served {
     process: Child,
     port: u16,

@@ -298,7 +298,7 @@ def selected(person, later, earlier):
 
 
 def localized(person, path):
-    """Checks that times are those of the reader's zone, with UTC beside them."""
+    """Checks that times are those of the reader's zone, each with UTC."""
     driver = person.driver
     driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
     person.go(path)
@@ -307,7 +307,7 @@ def localized(person, path):
     stored, text = driver.execute_script("const it = document.querySelector('.status time'); return [it.dateTime, it.textContent]")
     assert stored[11:16] in text, (stored, text)
     driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
-    print(f"dashboard: {len(times)} times in the reader's zone with UTC beside them: {times[0]}")
+    print(f"dashboard: {len(times)} times in the reader's zone with UTC: {times[0]}")
 
 
 def by_keyboard(person, first, second, log):

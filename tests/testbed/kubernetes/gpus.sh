@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# In a running bed: gives each node the capacity and labels of eight GPUs, as a device plug-in and GKE do. The last node is in
+# In a running bed: adds to each node the capacity and labels of eight GPUs, as a device plug-in and GKE do. The last node is in
 # another block.
 set -euo pipefail
 bed=${BED_DIR:?} gke=cloud.google.com

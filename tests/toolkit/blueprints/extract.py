@@ -63,7 +63,7 @@ def parse(name, text):
     text = re.sub(r"<<-?([A-Z]+)\n(.*?)\n[ \t]*\1\b", lambda found: json.dumps(" ".join(found[2].split()).replace("${", "$${")), text, flags=re.S)
     try:
         parsed = hcl2.loads(text)
-    except Exception:  # The parser has no exception class of its own.
+    except Exception:  # The parser defines no exception class.
         parsed = hcl2.loads(on_one_line(text))
     for kind in ("variable", "output"):
         stated, found = len(re.findall(rf'^{kind} "', text, re.M)), len(parsed.get(kind, []))

@@ -135,6 +135,6 @@ if __name__ == "__main__":
     try:
         sys.exit(parameters.run_step({"destroy": destroy}))
     except Failed as failed:
-        # If the remaining resources cannot be listed, there is no gone.json, and Burnin repeats the teardown.
+        # If the remaining resources cannot be listed, no gone.json is written, and Burnin repeats the teardown.
         print(f"{sys.argv[1]}: {failed}", file=sys.stderr)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""Parameters of the steps: substitutions as environment variables, converted to their types. All problems are reported at once."""
+"""Parameters of the steps: substitutions as environment variables, converted to their types. All problems are reported together."""
 
 import hashlib
 import ipaddress

@@ -1,4 +1,4 @@
-"""Checks the build's parameters before anything is pulled. All problems are reported at once, with the exit code 64. Parameters
+"""Checks the build's parameters before anything is pulled. All problems are reported together, with the exit code 64. Parameters
 are environment variables, the substitutions of image.yaml."""
 
 import os

@@ -48,7 +48,7 @@ fn an_unreachable_host_is_reported() {
 
 /// Ansible ends with exit code 4 without the failure; the events contain it.
 #[test]
-fn a_failure_beside_an_unreachable_host_is_reported() {
+fn a_failure_is_reported_in_addition_to_an_unreachable_host() {
     let findings = found("failed-and-unreachable");
     assert_eq!(findings.unreachable[0].host, "dgx3");
     assert_eq!(findings.failure.as_ref().map(|failure| failure.host.as_str()), Some("dgx2"));
@@ -67,7 +67,7 @@ fn a_truncated_run_is_incomplete() {
         }
         let almost = read(&whole[..last]).unwrap();
         let full = found(name);
-        assert_eq!(almost.hosts, full.hosts, "{name}: our counts are Ansible's");
+        assert_eq!(almost.hosts, full.hosts, "{name}: the counts equal Ansible's");
         assert_eq!((almost.failure, almost.unreachable), (full.failure, full.unreachable));
     }
 }
@@ -134,7 +134,6 @@ fn a_host_disconnected_during_a_run_is_unreachable() {
     );
 }
 
-/// Unreachable hosts that a play ignores are not findings.
 #[test]
 fn an_ignored_unreachable_host_is_not_a_finding() {
     let findings = found("ignored-unreachable");

@@ -33,7 +33,7 @@ pub fn is_installed(bed: &AnsibleBed) {
     assert_eq!(
         bed.on("dgx01", &format!("ls {UNIT} /opt/burnin-dgx 2>/dev/null")),
         "",
-        "only on the controller"
+        "the agent is installed only on the controller"
     );
     // The agent's other rights are Terraform's.
     let member = format!("serviceAccount:{ACCOUNT}");
@@ -41,7 +41,7 @@ pub fn is_installed(bed: &AnsibleBed) {
     assert_eq!(bed.cloud(), [right, format!("subscription {SUBSCRIPTION}")]);
 }
 
-/// Checks that nothing of the agent remains, and that the release reported it.
+/// Checks that no part of the agent remains, and that the release reported this.
 pub fn is_absent(bed: &AnsibleBed, workspace: &Workspace) {
     assert_eq!(bed.cloud(), <[&str; 0]>::default());
     let left = "ls -d /opt/burnin* /etc/systemd/system/burnin* /etc/systemd/system/*/burnin* 2>/dev/null | grep -v '[.]d$'; pgrep -x agent";

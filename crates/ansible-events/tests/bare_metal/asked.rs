@@ -129,7 +129,7 @@ fn an_invalid_parameter_is_reported_by_name() {
         assert!(output.contains(expected), "{name}={value}: {output}");
     }
     let (_, output) = run_with("[slurm-node]\n", &[("_MPI", "x"), ("_GPUS", "x")]);
-    assert_eq!(output.lines().count(), 5, "all problems are reported at once: {output}");
+    assert_eq!(output.lines().count(), 5, "all problems are reported together: {output}");
 }
 
 /// A build config declares each parameter with the default of the check.

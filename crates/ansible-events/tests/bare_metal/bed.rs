@@ -45,7 +45,7 @@ impl AnsibleBed {
         assert!(Command::new(self.0.join("mend")).arg(host).status().unwrap().success());
     }
 
-    /// Parameters for these machines, which have simulated GPUs and no cgroups of their own.
+    /// Parameters for these machines, which have simulated GPUs and no separate cgroups.
     pub fn workspace(&self) -> Workspace {
         Workspace::new(&self.file("inventory"))
             .set("_SSH_USER", "ops")
@@ -57,7 +57,7 @@ impl AnsibleBed {
             .set("_NCCL_TESTS_COMMIT", self.file("nccl-tests.commit").trim())
     }
 
-    /// A workspace that also deploys an agent. Its program is in the simulated cloud, its credentials are on the controller.
+    /// A workspace that also deploys an agent. Its program is in the simulated cloud, and its credentials are on the controller.
     pub fn workspace_with_agent(&self) -> Workspace {
         let program = self.0.join("cloud/gcs/programs/burnin-agent");
         self.workspace()
@@ -110,7 +110,6 @@ impl AnsibleBed {
         self.leave(&format!("cloud/faults/{operation}"), lines);
     }
 
-    /// Calls gcloud's stand-in.
     pub fn gcloud(&self, words: &[&str]) {
         assert!(Command::new(self.0.join("bin/gcloud")).args(words).status().unwrap().success(), "{words:?}");
     }

@@ -67,7 +67,7 @@ fn a_cluster_is_provisioned() {
         .into_iter()
         .map(|host| (bed.on(&host, "base64 -w0 /etc/munge/munge.key"), host))
         .collect();
-    assert_eq!(keys.len(), 1, "one key on all hosts: {:?}", keys.values());
+    assert_eq!(keys.len(), 1, "all hosts have the same key: {:?}", keys.values());
     let key = keys.keys().next().unwrap();
     assert!(key.len() > 1000);
     let logs = PLAYS.map(|play| workspace.read(&format!("events/{play}.jsonl"))).concat() + &ran.log;
@@ -104,7 +104,7 @@ fn success_requires_a_complete_run(bed: &AnsibleBed) {
     let message = why("gpu_probe=nvidia-smi");
     assert!(message.contains("expected 8 tasks, found 0") && message.contains("nvidia-smi"), "{message}");
 
-    // Each task is an MPI world of its own: every rank succeeds, but they are not one job.
+    // Each task is a separate MPI world: every rank succeeds, but the ranks are not one job.
     let probe = "/mnt/shared/burnin-dgx/mpi_world_check.py";
     let alone = format!(
         "cd /mnt/shared && srun -N4 --ntasks-per-node=2 --mpi=none env -i OMPI_MCA_ess_singleton_isolated=1 \

@@ -28,7 +28,6 @@ pub struct Workspace {
     pub substitutions: BTreeMap<String, String>,
 }
 
-/// Result of a build.
 pub struct Ran {
     pub status: BuildStatus,
     /// The last step that ran.

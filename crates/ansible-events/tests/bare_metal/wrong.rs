@@ -106,7 +106,7 @@ fn a_kernel_without_nfs_is_reported() {
     );
     assert!(
         findings.hosts.values().all(|host| host.failures == 1),
-        "all hosts are reported at once: {findings:#?}"
+        "all hosts are reported together: {findings:#?}"
     );
     assert!(findings.unchanged());
     assert_eq!(state(&bed), before);

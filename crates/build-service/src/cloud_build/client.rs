@@ -32,9 +32,9 @@ pub struct CloudBuildClient {
 /// Reason why a request failed, and whether it may have had an effect.
 #[derive(Debug)]
 pub enum RequestFailure {
-    /// Rejected permanently; nothing was done.
+    /// Rejected permanently; the request had no effect.
     Permanent(Failure),
-    /// Rejected temporarily; nothing was done.
+    /// Rejected temporarily; the request had no effect.
     Transient(String),
     /// Unknown outcome.
     Unclear(String),

@@ -2,12 +2,12 @@
 //!
 //! | event | consequence |
 //! |---|---|
-//! | the same command arrives twice concurrently | a claim in the bucket: one of them creates the build, the
-//! other is redelivered |
+//! | the same command arrives twice concurrently | a claim in the bucket: one of them creates the build; the other is redelivered |
 //! | the response to `create` is lost | the list is polled until it contains the build; until then no other
 //! is created |
 //! | the list contains the build late | the claim blocks another build for [`Timing::settle`] |
-//! | the list contains the build after this time | a second build is created; once both are known, the older is kept and the other cancelled |
+//! | the list contains the build after this time | a second build is created; once both are known, the older is kept and the other is
+//! cancelled |
 //! | the command is cancelled before its build starts | a mark in the bucket is checked before and after `create` |
 //!
 //! This module does not depend on images: any service that needs one build per command can use it.

@@ -159,7 +159,7 @@ fn check(config: &BuildConfig, spec: &BuildSpec, problems: &mut Vec<BuildProblem
     let options = config.options.clone().unwrap_or_default();
     if options.dynamic_substitutions == Some(true) {
         for (name, _) in spec.substitutions.iter().filter(|(_, value)| value.contains('$')) {
-            let why = "holds a dollar sign, which Cloud Build would expand under dynamicSubstitutions";
+            let why = "contains a dollar sign, which Cloud Build would expand under dynamicSubstitutions";
             problems.push(problem(format!("substitutions.{name}"), why));
         }
     }

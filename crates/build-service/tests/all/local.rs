@@ -92,7 +92,7 @@ async fn the_files_of_an_image_are_stored_with_its_log() {
     assert!(Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().is_some());
     let again = BuildBed::new();
     let same = again.image(&spec("echo bye; printf one > one; printf two > two", &["two", "one"])).await;
-    assert_eq!(image.digest, same.digest, "equal files have equal digests, whatever the log contains");
+    assert_eq!(image.digest, same.digest, "equal files have equal digests, regardless of the log");
     let other = BuildBed::new().image(&spec("printf one > one; printf 2 > two", &["one", "two"])).await;
     assert_ne!(image.digest, other.digest);
 }
@@ -211,6 +211,6 @@ async fn an_artifact_cannot_replace_the_manifest_or_the_log() {
             "{name}: {refused:?}"
         );
         let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap();
-        assert!(committed.is_none(), "{name}: nothing is committed");
+        assert!(committed.is_none(), "{name}: no image is committed");
     }
 }

@@ -143,7 +143,7 @@ async fn a_rejection_does_not_block_the_next_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unsent_request_does_not_block_the_next() {
     let world = CloudBuildBed::new().await;
-    // An unused port: its listener is closed at once.
+    // An unused port: its listener is closed immediately.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let unreachable = world.at(&format!("http://{gone}"));
     assert!(passes(&unreachable.start(&id(), &spec("SUCCESS"), LIMIT).await));

@@ -125,7 +125,7 @@ async fn an_unknown_status_counts_as_running() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_source_is_gzipped_once_and_checked() {
     let world = CloudBuildBed::new().await;
-    let tar = b"a tar archive, as far as this test needs".to_vec();
+    let tar = b"a tar archive with the parts that this test needs".to_vec();
     let sha256 = Digest::of(&tar).sha256;
     let from = |object: &str, sha256: &str| BuildSpec {
         source: Some(SourceObject { object: object.to_owned(), sha256: sha256.to_owned() }),

@@ -114,7 +114,7 @@ fn all_fields_but_one_are_in_the_apis_types() {
 }
 
 #[test]
-fn a_build_has_the_timeout_of_its_stage_and_logs_beside_its_files() {
+fn a_build_has_the_timeout_of_its_stage_and_logs_next_to_its_files() {
     let built = translated(json!({"steps": [{"name": "bash"}], "timeout": "86400s"}));
     assert_eq!(built["timeout"], "1800s", "the timeout is at most that of the stage");
     assert_eq!(built["queueTtl"], "1800s", "the queue's timeout is at most that of the stage");
@@ -213,7 +213,7 @@ fn unsupported_fields_are_rejected_by_name() {
     let dynamic = json!({"steps": step(), "options": {"dynamicSubstitutions": true}});
     assert_eq!(problems(dynamic, &[("_A", "$PROJECT_ID")]), ["substitutions._A"]);
     let all = json!({"steps": [], "tags": ["a b"], "options": {"logging": "X"}});
-    assert_eq!(problems(all, &[]).len(), 3, "all problems are reported at once");
+    assert_eq!(problems(all, &[]).len(), 3, "all problems are reported together");
 }
 
 /// Sorts fields, writes numbers as text and omits empty values: these forms are equal in proto's JSON.

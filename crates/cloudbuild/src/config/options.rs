@@ -63,6 +63,6 @@ pub enum SubstitutionOption {
     /// A missing or unused substitution fails the build.
     #[default]
     MustMatch,
-    /// A missing substitution is empty, an unused one is ignored.
+    /// A missing substitution is empty; an unused one is ignored.
     AllowLoose,
 }

@@ -26,7 +26,7 @@ pub(super) fn order(steps: &[BuildStep], problems: &mut Vec<BuildProblem>) -> Ve
             } else if let Some(first) = known.get(id) {
                 problems.push(BuildProblem::new(
                     path,
-                    format!("{id:?} is already the id of step {first}; give each step its own"),
+                    format!("{id:?} is already the id of step {first}; use a unique id for each step"),
                 ));
             } else {
                 known.insert(id, index);

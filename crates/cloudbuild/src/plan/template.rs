@@ -63,8 +63,8 @@ impl Templates {
                 Piece::Expansion(text) => problems.push(BuildProblem::new(
                     path,
                     format!(
-                        "the shell expansion {text} of a substitution is not supported; give the substitution a \
-                         default under `substitutions`, or write ${text} to pass it to a shell"
+                        "the shell expansion {text} of a substitution is not supported; add a default for the \
+                         substitution under `substitutions`, or write ${text} to pass it to a shell"
                     ),
                 )),
             }
@@ -113,7 +113,7 @@ impl Templates {
                 problems.push(BuildProblem::new(
                     path,
                     format!(
-                        "${name} has no value; add {name} under `substitutions` or give it with the request"
+                        "${name} has no value; add {name} under `substitutions` or set it in the request"
                     ),
                 ));
             }

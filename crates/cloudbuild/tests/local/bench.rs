@@ -168,7 +168,7 @@ fn an_image_on_a_machine_with_gpus_contains_every_installed_program_of_nccl_test
     for path in sources() {
         std::fs::copy(&path, world.path(path.file_name().unwrap().to_str().unwrap())).unwrap();
     }
-    // The compiler's folder may hold no program of nccl-tests.
+    // The compiler's folder must not contain a program of nccl-tests.
     let path = format!("{}:{}", fakes.display(), std::env::var("PATH").unwrap());
     world.request.environment.push(("PATH".into(), path.into()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

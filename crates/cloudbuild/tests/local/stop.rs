@@ -21,7 +21,7 @@ async fn a_steps_time_limit_ends_its_whole_group() {
             {"name": "bash", "id": "never", "script": "true"},
         ]}))
         .await;
-    assert_eq!(outcome.status, BuildStatus::Failure, "as in the cloud: the step timed out, the build failed");
+    assert_eq!(outcome.status, BuildStatus::Failure, "a timeout of a step fails the build, as in Cloud Build");
     assert_eq!(outcome.steps[0].status, BuildStatus::Timeout);
     assert_eq!(outcome.steps[1].status, BuildStatus::Queued);
     assert_eq!(outcome.failure.as_deref(), Some("step 0 (slow) took longer than its timeout of 1.5s"));
@@ -126,7 +126,7 @@ async fn remaining_processes_of_a_step_are_killed() {
 }
 
 #[tokio::test]
-async fn a_process_that_left_its_group_does_not_hold_up_the_build() {
+async fn a_process_that_left_its_group_does_not_delay_the_build() {
     let world = BuildHost::new();
     let outcome = world
         .run(json!({"steps": [{"name": "bash", "script": "setsid sh -c 'echo $$ > far.part; mv far.part far; exec sleep 30' & \

@@ -1,4 +1,4 @@
-//! A subscriber of the stand-in of Pub/Sub.
+//! Pulls events from a stand-in for Pub/Sub.
 
 use std::{sync::Arc, time::Duration};
 

@@ -94,7 +94,7 @@ async fn more_names_than_fit_a_page_are_listed() {
 }
 
 #[tokio::test]
-async fn permanent_failures_are_returned_at_once() {
+async fn permanent_failures_are_returned_without_retries() {
     let standin = standin(Duration::ZERO).await;
     let nowhere = CloudStorage::new("nowhere", Some(standin.url().parse().unwrap()));
     let errors = [

@@ -74,7 +74,7 @@ async fn a_second_commit_finds_the_first(store: &Arc<dyn Store>) {
     assert_eq!(
         first.manifest.objects,
         [one.clone(), two],
-        "sorted, so that equal files give equal manifests"
+        "files are sorted, so that equal files have equal manifests"
     );
 
     let second = artefacts.commit(&logs("twice"), vec![one]).await.unwrap();

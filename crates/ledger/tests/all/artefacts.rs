@@ -99,7 +99,7 @@ async fn two_attempts(artefacts: &Artefacts) -> Logs {
 }
 
 #[tokio::test]
-async fn the_logs_of_an_attempt_are_its_own() {
+async fn reading_an_attempt_returns_only_its_logs() {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
     let logs = two_attempts(&artefacts).await;
     for (attempt, expected) in [

@@ -10,7 +10,7 @@ fn replay(name: &str) -> RunState {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/ledger").join(name);
     let records: Vec<Record> = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let state = fold(&records).unwrap();
-    assert_eq!(owed(&state, state.recorded_at), [], "a closed run owes nothing");
+    assert_eq!(owed(&state, state.recorded_at), [], "a closed run has no owed commands");
     assert!(state.leases.values().all(|lease| lease.state == LeaseState::Returned));
     state
 }

@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn no_fact_panics_and_replay_gives_the_same_state(noise in noise()) {
+    fn no_fact_panics_and_replay_results_in_the_same_state(noise in noise()) {
         let book = drive(&noise);
         let folded = fold(&book.records).unwrap();
         prop_assert_eq!(&folded, &book.state);

@@ -245,7 +245,7 @@ fn a_failed_verdict_keeps_the_cluster_until_the_bad_node_is_found() {
 }
 
 #[test]
-fn any_other_verdict_releases_the_cluster_at_once() {
+fn any_other_verdict_releases_the_cluster_immediately() {
     for other in [Verdict::Pass, Verdict::Inconclusive] {
         let mut book = Book::open(searching());
         book.until("dev.burnin.logs.collected.v1");
@@ -259,7 +259,7 @@ fn any_other_verdict_releases_the_cluster_at_once() {
     assert_eq!(
         book.owes(),
         ["cluster.1.delete", "results.1.start"],
-        "without a verdict the cluster is released at once"
+        "without a verdict the cluster is released immediately"
     );
 }
 

@@ -349,7 +349,7 @@ fn logs_without_secrets_pass_unchanged() {
     let own = found.len();
     logs(&root.join("../shared/nccl-samples"), &mut found);
     if found.len() == own {
-        println!("SKIPPED: no folder of logs beside the repository");
+        println!("SKIPPED: no folder of logs next to the repository");
     }
     let rules = rules();
     for path in &found {

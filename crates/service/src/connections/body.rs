@@ -108,7 +108,6 @@ impl Drop for Finishing {
     }
 }
 
-/// The body of a response.
 pub struct TrackedBody {
     body: Body,
     _finishing: Finishing,

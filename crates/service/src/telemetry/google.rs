@@ -21,7 +21,6 @@ use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 /// Maximum length of one text, bytes; an entry may have 256 KiB in total.
 const LONGEST_TEXT: usize = 32 << 10;
 
-/// Writes log lines.
 pub struct GoogleLog {
     project: String,
     out: Arc<Mutex<dyn Write + Send>>,

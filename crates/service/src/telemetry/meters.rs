@@ -7,7 +7,7 @@ use opentelemetry::{
     metrics::{Counter, Gauge, Histogram},
 };
 
-/// Instruments; without an exporter they count nothing.
+/// Instruments; without an exporter they record no values.
 struct Meters {
     process: Histogram<f64>,
     published: Counter<u64>,

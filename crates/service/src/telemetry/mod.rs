@@ -25,7 +25,6 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Format of log lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// One JSON object per line, for a log collector.

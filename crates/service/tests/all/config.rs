@@ -3,7 +3,7 @@
 use service::config::VariableReader;
 
 #[test]
-fn all_problems_are_reported_at_once() {
+fn all_problems_are_reported_together() {
     let mut env = VariableReader::new([("PORT", "eighty"), ("LEDGER_BUCKET", "b")]);
     let port = env.or("PORT", 8080u16);
     let bucket = env.required::<String>("LEDGER_BUCKET");
@@ -13,7 +13,7 @@ fn all_problems_are_reported_at_once() {
     assert_eq!(
         problems.to_string(),
         "2 problems in the environment:\n  PORT: `eighty` is invalid: invalid digit found in string\n  \
-         PROJECT: is not set, and there is no default"
+         PROJECT: is not set and has no default"
     );
 }
 

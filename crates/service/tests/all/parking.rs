@@ -26,7 +26,7 @@ async fn a_parked_event_is_stored_under_its_date_with_the_reason() {
 }
 
 #[tokio::test]
-async fn hostile_ids_give_safe_and_distinct_names() {
+async fn hostile_ids_result_in_safe_and_distinct_names() {
     let (store, parking) = parking();
     let long = ["x".repeat(5000), "x".repeat(5001)];
     let hostile = [

@@ -194,7 +194,7 @@ async fn only_transient_failures_are_rejected() {
 }
 
 #[tokio::test]
-async fn a_panic_gives_an_error_response() {
+async fn a_panic_results_in_an_error_response() {
     let mut event = structured();
     event["subject"] = json!("panic");
     assert_eq!(post(Disposition::Done, event.to_string()).await.0, StatusCode::INTERNAL_SERVER_ERROR);

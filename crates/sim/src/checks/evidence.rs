@@ -9,7 +9,6 @@ use model::{Fact, Record, RecordEntry, RunId};
 
 use crate::{Happening, Scenario, cloud::Clouds, store::at_once, world::WorldState};
 
-/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimEnd {
     pub run: RunId,
@@ -36,7 +35,6 @@ impl CheckedRun {
         self.records.partition_point(|(at, _)| *at < place)
     }
 
-    /// State at a position of the history.
     pub fn state_at(&self, place: usize) -> Option<&RunState> {
         self.states.get(self.known_at(place).checked_sub(1)?)
     }

@@ -16,7 +16,7 @@ const RETRIES: &str = "only infrastructure is retried";
 const TIMEOUTS: &str = "a limit ends a stage only after a poll";
 const TOLD: &str = "the end is published";
 const BUDGET: &str = "a run with a spent budget starts nothing";
-const SOAK: &str = "a passed soak lasted its time";
+const SOAK: &str = "a passed soak ran for its duration";
 const HEALTHY: &str = "a run without faults passes";
 const REPLAY: &str = "replay changes nothing";
 
@@ -172,7 +172,7 @@ fn attempts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
 fn timeouts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     for (at, (_, record)) in run.records.iter().enumerate() {
         let RecordEntry::TimedOut { stage, attempt } = &record.entry else { continue };
-        // A spent budget stops the search for bad nodes at once, and costs the run no result.
+        // A spent budget stops the search for bad nodes immediately, and does not change the result of the run.
         let before = at.checked_sub(1).and_then(|before| run.states.get(before));
         let stop = before.and_then(lifecycle::RunState::stops_at);
         if *stage == Stage::Locate && stop.is_some_and(|stop| stop <= record.recorded_at) {

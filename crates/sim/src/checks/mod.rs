@@ -11,7 +11,6 @@ use std::fmt;
 
 pub use evidence::{CheckedRun, RunFiles, SimEnd};
 
-/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Name of the violated invariant, such as `I1 one cluster per run`.

@@ -57,7 +57,7 @@ fn has_yielded(state: &RunState) -> bool {
 }
 
 fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    // For each cluster its run, and whether the cluster appeared too late for any caller to know of it.
+    // The run of each cluster, and whether the cluster appeared after its confirmed deletion.
     let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
     for (place, happening) in evidence.places() {
         match happening {

@@ -66,7 +66,6 @@ impl PlannedBuild {
     }
 }
 
-/// True state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SimClusterState {
     /// Starting.
@@ -130,7 +129,6 @@ impl SimCluster {
 pub enum SimJobStage {
     /// Queued.
     Pending,
-    /// The job runs.
     Running,
     /// The job ended, on its own or on request.
     Ended(JobEnd),

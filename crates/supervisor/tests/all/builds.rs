@@ -56,12 +56,12 @@ fn a_build_with_a_killed_supervisor_is_lost_and_its_orphans_are_ended() {
     });
     assert!(runs(step) && runs(child), "the step is still running");
 
-    world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
+    world.builds.bury("b", BuildStatus::InternalError, "the supervisor ended").unwrap();
     assert!(!runs(step) && !runs(child), "the orphaned step has ended with its child");
     let outcome = world.outcome("b");
     assert_eq!(
         (outcome.status, outcome.failure.as_deref()),
-        (BuildStatus::InternalError, Some("the supervisor died"))
+        (BuildStatus::InternalError, Some("the supervisor ended"))
     );
 
     world.builds.bury("b", BuildStatus::Cancelled, "again").unwrap();
@@ -81,7 +81,7 @@ fn steps_of_a_lost_build_are_ended_even_with_unrecorded_groups() {
         matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
     });
     fs::remove_dir_all(world.builds.folder("b").join("groups")).ok();
-    world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
+    world.builds.bury("b", BuildStatus::InternalError, "the supervisor ended").unwrap();
     assert!(!runs(hidden));
 }
 
@@ -103,7 +103,7 @@ fn a_lost_build_is_not_restarted() {
     assert!(wait("the late supervisor to end", || late.try_wait().unwrap()).success());
     assert!(matches!(world.builds.poll("b").unwrap(), BuildState::Lost));
     assert_eq!(world.text("counter"), "ran\n", "two steps in one workspace would conflict");
-    world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
+    world.builds.bury("b", BuildStatus::InternalError, "the supervisor ended").unwrap();
     assert!(!runs(step));
 }
 

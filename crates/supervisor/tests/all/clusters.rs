@@ -57,7 +57,7 @@ fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
 fn a_job_past_its_limit_ends_with_its_grandchildren() {
     let world = TestMachine::new();
     let jobs = world.cluster("c", 2);
-    // One process ends on SIGTERM, its child does not.
+    // One process ends on SIGTERM; its child does not.
     let script =
         "(trap '' TERM; sh -c 'echo $$ > $WORLD/grandchild-$BURNIN_RANK; sleep 300; sleep 300') & wait";
     jobs.submit("j", &JobRequest { limit: Span::from_millis(300), ..world.job(script) }).unwrap();

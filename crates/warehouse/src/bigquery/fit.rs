@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{ColumnType, Error, Load, TABLES, TableColumn, WarehouseTable};
 
-/// Checks that the tables can hold these rows.
+/// Checks that the tables can store these rows.
 ///
 /// # Errors
 /// Returns an error if a cell is invalid: [`Error::Permanent`] with the first one.

@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 pub struct Settling(Mutex<BTreeMap<u64, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Settling {
-    /// Works until every load of the batch has ended.
+    /// Runs load jobs until every load of the batch has ended.
     pub async fn settle(
         &self,
         client: &BigQueryClient,

@@ -176,7 +176,7 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
         assert_eq!(there, here, "{wanted:?}");
         found += here.len();
     }
-    assert!(found > 40, "{found} runs were found: too few for the test to be evidence");
+    assert!(found > 40, "{found} runs were found, too few to test the queries");
 }
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn views_have_descriptions() {
         bigquery.load(&format!("{name}.used.{minutes}"), &over(name, minutes)).await.unwrap();
     }
     let hours = select("runs, node_hours, idle_node_hours, cost, currency", "cluster_hours", "day").await;
-    let [hours] = &hours[..] else { panic!("one workflow, one day: {hours:?}") };
+    let [hours] = &hours[..] else { panic!("expected one row, for one workflow and one day: {hours:?}") };
     let figures: Vec<f64> = hours[..4].iter().map(|cell| cell.as_ref().unwrap().parse().unwrap()).collect();
     assert_eq!((figures, hours[4].clone()), (vec![2.0, 6.0, 4.0, 15.0], text("EUR")));
 
@@ -296,7 +296,7 @@ async fn views_have_descriptions() {
         .iter()
         .map(|row| ((row[0].clone().unwrap(), row[1].clone().unwrap()), (number(&row[2]), number(&row[3]))))
         .collect();
-    assert_eq!(medians.len(), 28, "each run once per size and placement: {trend:?}");
+    assert_eq!(medians.len(), 28, "each run has one row per size and placement: {trend:?}");
     for (at, busbw) in curve.iter().enumerate() {
         let mut before = curve[at.saturating_sub(10)..at].to_vec();
         before.sort_by(f64::total_cmp);
@@ -322,5 +322,5 @@ async fn views_have_descriptions() {
         |reported: Option<f64>, hours: f64| reported.is_some_and(|reported| (reported - hours).abs() < 0.1);
     // The last passed run of the first cluster is a-10.
     assert!(close(hours[0].0, 8.) && close(hours[0].1, 10.), "{staleness:?}");
-    assert!(close(hours[1].0, 0.5) && hours[1].1.is_none(), "never passed: {staleness:?}");
+    assert!(close(hours[1].0, 0.5) && hours[1].1.is_none(), "the second cluster never passed: {staleness:?}");
 }

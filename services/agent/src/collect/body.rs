@@ -130,7 +130,7 @@ impl BodyState {
         Bytes::new()
     }
 
-    /// Cuts at a line end within the held bytes, and appends a mark and the end of the file.
+    /// Cuts at a line end within the buffered bytes, and appends a mark and the end of the file.
     async fn cut(&mut self, tail: u64) -> io::Result<()> {
         // Count redactions in the removed part too: the file contained them.
         let undecided = self.redactor.take().map_or(0, |redactor| {

@@ -182,9 +182,9 @@ mod tests {
         let log = "rate 40\nrate 10\ndone\n";
         assert!(
             (speed(measured_as("none", Some(Better::Lower), log)) - 0.05).abs() < 1e-9,
-            "of the criteria"
+            "the direction of the criteria applies"
         );
-        assert!(matches!(measured("none", log), SweepOutcome::Void { .. }), "no direction is known");
+        assert!(matches!(measured("none", log), SweepOutcome::Void { .. }), "without a direction the pair is void");
         for log in ["", "rate 40\n", "done\n", "rate 0\ndone\n", "rate nan\ndone\n"] {
             assert!(matches!(measured("higher", log), SweepOutcome::Void { .. }), "{log}");
         }

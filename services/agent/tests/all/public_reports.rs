@@ -354,7 +354,7 @@ fn with_fault() -> Vec<(&'static str, Job)> {
     vec![
         ("NVIDIA/DCGM#198: all NVLinks are down", completed(all_down)),
         ("NVIDIA/DCGM#198: an NVLink is down", completed(one_down)),
-        ("NVIDIA/NVSentinel#891: Fabric Manager is dead", completed(fabric)),
+        ("NVIDIA/NVSentinel#891: Fabric Manager has stopped", completed(fabric)),
         (
             "NVIDIA/DCGM#284: the memory test could not allocate",
             completed(diagnosis("memory", &[result(5, "Pass", allocation)])),
@@ -431,7 +431,7 @@ fn exit_code_226_of_version_4_is_judged_by_the_document() {
         let judgement = verdict(sample(&format!("dcgm-diag/{name}")), 226);
         assert_ne!(judgement.verdict, Verdict::Pass, "{name}: {:?}", judgement.reasons);
     }
-    // A document that the end of the node cut never passes, whatever the status.
+    // A document that was truncated because the node stopped never passes, regardless of the status.
     let text = four(&[]);
     for exit_code in [0, 226] {
         assert_ne!(verdict(text[..text.len() / 2].to_owned(), exit_code).verdict, Verdict::Pass);

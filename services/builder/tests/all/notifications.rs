@@ -72,7 +72,7 @@ fn notification(build: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reordered_and_repeated_notifications_give_one_end() {
+async fn reordered_and_repeated_notifications_publish_one_end() {
     for (ends, fact) in [("SUCCESS", "dev.burnin.image.built.v1"), ("FAILURE", "dev.burnin.image.failed.v1")]
     {
         let mut published = Vec::new();
@@ -81,7 +81,7 @@ async fn reordered_and_repeated_notifications_give_one_end() {
             service.world.start(&spec(ends)).await.unwrap();
             service.world.end().await;
             let pushes = service.world.cloud.notifications();
-            assert_eq!(pushes.len(), 3, "queued, working, ended");
+            assert_eq!(pushes.len(), 3, "one notification each for queued, working and ended");
             for at in order.into_iter().chain(order) {
                 assert_eq!(service.push(&pushes[at]).await, Disposition::Done);
             }

@@ -1,4 +1,4 @@
-//! Errors in the program's environment.
+//! Errors in the environment are reported when the program starts.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn output_with(variables: &[(&str, &str)]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn all_invalid_variables_are_reported_at_once() {
+fn all_invalid_variables_are_reported_together() {
     let (code, text) = output_with(&[
         ("BURNIN_ARTEFACTS", "gs://artefacts"),
         ("BURNIN_BUILDS", "cloud-build:val-prod"),

@@ -31,7 +31,7 @@ async fn two_conductors_and_shuffled_facts_produce_one_ledger() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_conductors_and_shuffled_facts_over_an_unreliable_store_give_one_ledger() {
+async fn two_conductors_and_shuffled_facts_over_an_unreliable_store_produce_one_ledger() {
     for seed in 0..SEEDS {
         storm(seed, Temper::Lies(Dice::new(seed + SEEDS))).await;
     }

@@ -1,4 +1,4 @@
-//! Logs and reports.
+//! Operations that return the logs and the report of a run.
 
 use std::sync::Arc;
 

@@ -84,7 +84,7 @@ pub enum ParameterLocation {
     Header,
 }
 
-/// A parameter. Path parameters are required, all others are optional.
+/// A parameter. Path parameters are required; all others are optional.
 pub fn parameter(location: ParameterLocation, name: &str, schema: Value, description: &str) -> Value {
     let (location, required) = match location {
         ParameterLocation::Path => ("path", true),

@@ -74,7 +74,7 @@ async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
     let cookie = headers["set-cookie"].to_str().unwrap();
     let (pair, attributes) = cookie.split_once("; ").unwrap();
     assert_eq!(attributes, "Path=/; HttpOnly; SameSite=Strict");
-    assert!(!first.contains(pair.split_once('=').unwrap().1), "the link does not hold the cookie's value");
+    assert!(!first.contains(pair.split_once('=').unwrap().1), "the link does not contain the cookie's value");
     let browser = [("cookie", pair), HTML];
     assert_eq!(front.ask("GET", "/", &browser, "").await.0, 200);
     assert_eq!(front.ask("GET", "/api/v1/runs", &browser, "").await.0, 200);
@@ -85,7 +85,7 @@ async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
     let (status, headers, _) = front.ask("GET", &first, &browser, "").await;
     assert!(status == 200 && !headers.contains_key("set-cookie"));
     let known = links();
-    assert_eq!(known.len(), 2, "a new link for the next browser");
+    assert_eq!(known.len(), 2, "a new link is published for the next browser");
     assert_eq!(front.ask("GET", &path(&known[1]), &anonymous, "").await.0, 200);
     // Only a navigation to the first page signs a browser in.
     let third = path(&links()[2]);
@@ -154,6 +154,6 @@ async fn unreadable_events_are_kept_up_to_a_limit() {
         }
     }
     let most = 11 + began.elapsed().as_secs() as usize;
-    assert!((10..=most).contains(&kept), "ten at once, and one per second: {kept}, at most {most}");
+    assert!((10..=most).contains(&kept), "a burst of ten and one per second are allowed: {kept}, at most {most}");
     assert_eq!(front.store.list("parked/").await.unwrap().len(), kept);
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const OPEN: &str = "parameters: [limits.job, limits.attempts]\n";
 
 #[tokio::test]
-async fn a_key_always_gives_the_same_run_and_refuses_another_request() {
+async fn a_repeated_key_returns_the_same_run_and_another_request_under_it_is_refused() {
     let mut front = Front::new(&[("w", OPEN), ("v", "")]);
     let wish = json!({"workflow": "w", "set": {"limits.job": "5m"}});
     let (status, first) = front.post("/api/v1/runs", Some("k"), wish.clone()).await;
@@ -220,7 +220,7 @@ async fn only_closed_passed_runs_can_be_pinned() {
 async fn callers_above_their_rate_are_refused() {
     let front = Front::with(&[("w", OPEN)], "1000,1");
     let mut answers = Vec::new();
-    // A slow host earns further requests while it sends these.
+    // On a slow host the allowance refills while these requests are sent.
     while answers.len() < 12 || answers.len() < 200 && !answers.contains(&(429, true)) {
         let (status, headers, _) = front
             .ask("POST", "/api/v1/runs", &[("content-type", "application/json")], r#"{"workflow":"none"}"#)
@@ -270,7 +270,7 @@ async fn workflows_are_listed_with_the_errors_of_invalid_files() {
 }
 
 #[tokio::test]
-async fn a_deployed_gateway_refuses_workflows_that_rent_processes() {
+async fn a_deployed_gateway_refuses_workflows_that_provision_processes() {
     let folder = tempfile::tempdir().unwrap();
     let rented = "name: w\ncluster: {rent: {processes: {nodes: 1}}}\n";
     std::fs::write(folder.path().join("w.yaml"), rented).unwrap();

@@ -1,4 +1,4 @@
-//! Authentication of callers.
+//! Callers without valid credentials are refused, and keys are per caller.
 
 use std::sync::Arc;
 

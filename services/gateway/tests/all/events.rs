@@ -18,7 +18,7 @@ fn pushed(event_type: &str, source: &str, id: &str, data: &Value) -> service::Ev
 }
 
 #[tokio::test]
-async fn a_repeated_request_gives_the_same_run_and_a_reply() {
+async fn a_repeated_request_returns_the_same_run_and_a_reply() {
     let mut front = Front::new(&[("w", "parameters: [limits.job]\n")]);
     let ask = pushed(RUN_REQUEST, "//acme/ci", "42", &json!({"workflow": "w", "set": {"limits.job": "5m"}}));
     for _ in 0..3 {

@@ -232,7 +232,7 @@ async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
     assert_eq!(front.runs().await.len(), 1, "the webhook reported the push");
     forge.commit("docs/a.md", "three");
     push(&["push", "--quiet", "origin", "main"]).await;
-    assert_eq!(front.runs().await.len(), 1, "reported, but irrelevant");
+    assert_eq!(front.runs().await.len(), 1, "the reported push matches no path filter");
     push(&["push", "--quiet", "origin", "main:topic"]).await;
     push(&["push", "--quiet", "origin", "--delete", "topic"]).await;
     assert_eq!(front.chore("refs").await, 204);
@@ -252,7 +252,7 @@ async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
 }
 
 #[tokio::test]
-async fn without_webhooks_polling_starts_the_run_at_once() {
+async fn without_webhooks_the_first_poll_after_a_push_starts_the_run() {
     let forge = Forge::new();
     let on = format!("on: {{push: [{{repository: acme/images, url: '{}'}}]}}\n", forge.url());
     let front = Front::new(&[("w", &on)]).without_secrets();

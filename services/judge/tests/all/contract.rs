@@ -1,4 +1,4 @@
-//! Commands and the resulting facts, as in the fixtures.
+//! Each command of a fixture results in the fixture's facts.
 
 use std::{io::Cursor, sync::Arc};
 
@@ -135,7 +135,7 @@ async fn five_passed_runs_form_a_baseline_and_a_slower_run_fails_against_it() {
     let stored = store.read("artefacts/past-9/verdict/1/verdict.json").await.unwrap().unwrap();
     let stored: judge::Stored = serde_json::from_slice(&stored).unwrap();
     assert_eq!(stored.judgement.reasons[0].code, "BELOW_BASELINE");
-    assert_eq!(stored.judged_by.unwrap().runs, 5, "the baseline is stored beside its verdict");
+    assert_eq!(stored.judged_by.unwrap().runs, 5, "the baseline is stored with its verdict");
 
     past.set_unavailable(true);
     let repeated = with_past(store, past.clone()).deliver("own-past").await;
@@ -147,7 +147,7 @@ async fn five_passed_runs_form_a_baseline_and_a_slower_run_fails_against_it() {
 }
 
 #[tokio::test]
-async fn four_passed_runs_give_no_baseline() {
+async fn no_baseline_is_learned_from_four_passed_runs() {
     let past = Arc::<Memory>::default();
     for number in 0..4 {
         past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
@@ -200,7 +200,7 @@ async fn slow_first_runs_neither_define_nor_prevent_a_baseline() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_got_faster_keeps_its_baseline_until_the_new_level_repeats() {
+async fn a_faster_cluster_keeps_its_baseline_until_the_new_level_repeats() {
     for (faster, slower) in [(0, "5.0 %"), (1, "5.0 %"), (4, "5.0 %"), (5, "16.7 %"), (12, "16.7 %")] {
         let past: Vec<_> = [1.0; 6].into_iter().chain([0.9; 12].into_iter().take(faster)).collect();
         let (verdict, reasons) = after(&past).await;
@@ -210,7 +210,7 @@ async fn a_cluster_that_got_faster_keeps_its_baseline_until_the_new_level_repeat
 }
 
 #[tokio::test]
-async fn runs_that_do_not_repeat_give_no_baseline() {
+async fn no_baseline_is_learned_from_runs_that_do_not_repeat() {
     let flapping = |runs: usize| [1.0, 2.0].into_iter().cycle().take(runs).collect::<Vec<_>>();
     // Nine runs are below the minimum.
     let (verdict, reasons) = after(&flapping(9)).await;

@@ -3,7 +3,7 @@
 use judge::{CombinedLogs, LogReader};
 
 #[test]
-fn evidence_in_a_log_without_measurements_counts() {
+fn evidence_in_a_log_without_measurements_is_read() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/data/evidence/h100-all-reduce.log");
     let first = std::fs::read_to_string(path).unwrap();

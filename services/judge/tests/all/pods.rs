@@ -14,7 +14,7 @@ use warehouse::{Load, Warehouse, memory::Memory};
 
 use crate::support::{JudgedLogs, declared};
 
-/// A real log of two GPUs, as the two pods of a job print it: the first has the table, each has the evidence of its node.
+/// A real log of two GPUs, as the two pods of a job print it: the first has the table, and each has the evidence of its node.
 fn pods() -> Vec<(String, Vec<u8>)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/evidence/h100-all-reduce.log");
     let log = fs::read_to_string(path).unwrap();
@@ -84,9 +84,9 @@ async fn the_table_of_nccl_tests_names_the_nodes_of_the_pods() {
     assert!(rows.contains("nccl_tests.bus_bandwidth") && !rows.contains("accept-1"), "{rows}");
 }
 
-/// Suspects and diagnoses are the hosts of clues.
+/// Suspects and diagnoses name the hosts in clues.
 #[test]
-fn the_clues_of_a_pod_are_those_of_its_node() {
+fn the_clues_of_a_pod_name_its_node() {
     let log = "burnin host: accept-1-w-0-1 n2\n\
                accept-1-w-0-1:1:1 [0] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n";
     let (_, mut clues) = listen(log.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Commands and the resulting facts, as in the fixtures.
+//! Each command of a fixture results in the fixture's facts.
 
 use std::{io::Cursor, sync::Arc};
 
@@ -92,7 +92,7 @@ async fn every_measurement_of_the_logs_is_loaded_once() {
     let warehouse = Arc::<Memory>::default();
     loading_into(run_case("load").await, warehouse.clone()).honours_twice("load").await;
     let rows = warehouse.rows("quickstart-1").await.unwrap();
-    assert_eq!(rows.len(), 14, "seven sizes, two placements");
+    assert_eq!(rows.len(), 14, "the log has seven sizes in two placements");
     let first = &rows[0];
     assert_eq!(
         (first.size_bytes, first.placement.as_str(), first.time_us),

@@ -1,4 +1,4 @@
-//! Errors in the program's environment are all reported at once.
+//! Errors in the program's environment are all reported together.
 
 use std::process::Command;
 

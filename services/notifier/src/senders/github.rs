@@ -128,7 +128,7 @@ impl HttpSender {
     }
 }
 
-/// Meaning of GitHub's response. Rate limits also come as 403, with the time when they end.
+/// Meaning of GitHub's response. Exceeded rate limits may also have status 403, with the time at which they end.
 fn reply(answer: &HttpReply, token: &SecretText, now: Timestamp) -> Reply {
     let spent = answer.header(&HeaderName::from_static("x-ratelimit-remaining")) == Some("0");
     let status = answer.status.as_u16();

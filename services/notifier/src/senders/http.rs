@@ -1,4 +1,4 @@
-//! One HTTP request and the meaning of its response. Messages never contain the URL: it may hold a secret.
+//! One HTTP request and the meaning of its response. Messages never contain the URL: it may contain a secret.
 
 use std::{net::IpAddr, str::FromStr, sync::OnceLock, time::Duration};
 

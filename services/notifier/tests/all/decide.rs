@@ -167,7 +167,7 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
     let (one, two) = (line(1, 'f', 1.0), line(2, 'f', 1.0));
     let both = [two.clone(), one.clone()];
     assert!(news(&one, &both).is_some() && news(&two, &both).is_none());
-    // A late, out-of-order event gives the same result as a timely one.
+    // A late, out-of-order event has the same result as a timely one.
     let (first, later) = (line(1, 'f', 1.0), line(9, 'p', 9.0));
     let late = [later.clone(), first.clone()];
     assert_eq!(news(&first, &late), news(&first, &[]));
@@ -191,7 +191,7 @@ fn systems_are_tracked_separately() {
 }
 
 #[test]
-fn a_commit_gets_a_status_for_every_run() {
+fn a_commit_receives_a_status_for_every_run() {
     let notify: Vec<Notify> =
         serde_json::from_value(json!([{"github": {"check": true}}, {"webhook": {"target": "pager"}}]))
             .unwrap();

@@ -26,7 +26,7 @@ fn channels(sender: &FakeSender) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn repeated_facts_give_one_notice_per_channel() {
+async fn repeated_facts_cause_one_notice_per_channel() {
     let (mut world, sender) = world();
     let failed = SimulatedRun::new("w-1", FAIL, 1.0).notifying(to_all()).pushed();
     for _ in 0..3 {
@@ -339,7 +339,7 @@ async fn a_pending_status_never_follows_the_final_one() {
 }
 
 #[tokio::test]
-async fn a_run_requested_by_a_message_gets_a_second_reply() {
+async fn the_end_of_a_run_is_a_reply_to_the_message_that_requested_it() {
     let (world, sender) = world();
     let request = EventKey { source: "//acme/ci".to_owned(), id: "42".to_owned() };
     let paper =

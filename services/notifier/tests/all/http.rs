@@ -165,7 +165,7 @@ async fn webhooks_carry_a_signature_and_an_idempotency_key() {
 }
 
 #[tokio::test]
-async fn slack_gets_a_message_and_nothing_else() {
+async fn slack_receives_only_the_message() {
     let (receiver, sender) = pair(&clock()).await;
     assert_eq!(sender.deliver(&message(1)).await, Reply::Delivered);
     let request = receiver.came().remove(0);

@@ -5,7 +5,7 @@ use test_support::program::{Served, program, refuses};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-notifier");
 
 #[test]
-fn all_errors_in_the_environment_are_reported_at_once() {
+fn all_errors_in_the_environment_are_reported_together() {
     let mut program = program(PROGRAM);
     program
         .env("BURNIN_LEDGER", "gs://ledger")

@@ -1,4 +1,4 @@
-//! Commands and the resulting facts, as in the fixtures.
+//! Each command of a fixture results in the fixture's facts.
 
 use std::sync::Arc;
 

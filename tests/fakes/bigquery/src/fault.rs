@@ -40,7 +40,7 @@ pub enum Fault {
 
 /// Random faults.
 pub struct Storm {
-    /// State of the generator: equal seeds give equal faults.
+    /// State of the generator: equal seeds produce equal faults.
     pub dice: fastrand::Rng,
     /// Share of failing requests, percent.
     pub percent: u8,

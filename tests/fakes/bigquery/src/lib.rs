@@ -5,7 +5,7 @@
 //! (409); a job advances from `PENDING` through `RUNNING` to `DONE`; a load job appends all its rows or none; a row must
 //! have every required column, no unknown column, and values of the columns' types; errors are in
 //! `status.errorResult` and `status.errors`; a table accepts a maximum number of load jobs per day, failed ones included;
-//! there are no keys: rows loaded twice exist twice.
+//! tables have no keys: rows loaded twice exist twice.
 //!
 //! Not implemented: GoogleSQL. SQLite executes a statement, with `@name` for parameters and `IN UNNEST(@name)`
 //! as the only translated parts of GoogleSQL, so it checks a statement's parameters and not whether BigQuery

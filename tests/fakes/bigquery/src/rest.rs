@@ -1,4 +1,4 @@
-//! The REST surface.
+//! Routes requests, and applies faults before or after their effect.
 
 use axum::{
     Json, Router,

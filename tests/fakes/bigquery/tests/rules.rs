@@ -96,7 +96,7 @@ async fn an_id_can_be_used_once_regardless_of_its_jobs_result() {
     }
     assert_eq!(bed.ended("fails").await.0["errorResult"]["reason"], "backendError");
     assert_eq!(bed.rows(), 1);
-    // A load under another id appends the rows again: there are no keys.
+    // A load under another id appends the rows again: tables have no keys.
     bed.insert("again", &uris).await;
     assert_eq!((bed.ended("again").await.0, bed.rows()), (json!({"state": "DONE"}), 2));
     assert_eq!(bed.get("jobs/again?location=US").await.0, 404, "a job is found in its own location only");

@@ -169,7 +169,7 @@ impl BuildsState {
     }
 }
 
-/// On drop, marks a build as not advancing, also if its request was cancelled.
+/// On drop, marks a build as not advancing, even if its request was cancelled.
 struct Advancing<'a> {
     world: &'a CloudBuildState,
     at: usize,

@@ -1,4 +1,4 @@
-//! The REST surface.
+//! Routes requests, and applies faults.
 
 use axum::{
     Json, Router,

@@ -141,7 +141,7 @@ impl Api {
         self.change(|objects| drop(objects.create(&key, node)));
     }
 
-    /// Adds a priority class. The fields are the fields of the API beside `metadata`.
+    /// Adds a priority class. `fields`: the API's fields except `metadata`.
     pub fn priority_class(&self, name: &str, fields: &Value) {
         let key = ("scheduling.k8s.io/priorityclasses".to_owned(), String::new(), name.to_owned());
         let mut class = fields.clone();

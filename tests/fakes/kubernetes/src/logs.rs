@@ -19,7 +19,6 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use futures::Stream;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// The output of all containers.
 #[derive(Clone, Default)]
 pub struct PodLogs(Arc<Mutex<BTreeMap<String, LogOutput>>>);
 

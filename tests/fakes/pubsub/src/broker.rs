@@ -1,4 +1,4 @@
-//! Topics and subscriptions.
+//! Delivers messages of topics to subscriptions, with retries and dead letters.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +17,6 @@ pub trait PushEndpoint: Send + Sync {
     async fn deliver(&self, message: &PubsubMessage, attempt: u32) -> u16;
 }
 
-/// A subscription's settings.
 pub struct Subscription {
     /// Full name, `projects/P/subscriptions/S`.
     pub name: String,
@@ -86,7 +85,6 @@ impl Broker {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a topic.
     pub fn topic(&self, name: &str) {
         self.lock().topics.entry(name.to_owned()).or_default();
     }
@@ -132,12 +130,10 @@ impl Broker {
         });
     }
 
-    /// Whether a topic exists.
     pub fn has_topic(&self, name: &str) -> bool {
         self.lock().topics.contains_key(name)
     }
 
-    /// Whether a subscription exists.
     pub fn has_subscription(&self, name: &str) -> bool {
         self.lock().queues.contains_key(name)
     }

@@ -4,10 +4,8 @@
 use std::collections::HashMap;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-/// A published message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PubsubMessage {
-    /// Content.
     #[prost(bytes = "vec", tag = "1")]
     pub data: Vec<u8>,
     #[prost(map = "string, string", tag = "2")]

@@ -51,7 +51,6 @@ impl Answer {
     }
 }
 
-/// A decoded request.
 pub(crate) struct ParsedRequest {
     method: Method,
     /// Parts of the path, decoded; an object's name is a single part.

@@ -7,7 +7,6 @@ use std::{
 
 use serde::Deserialize;
 
-/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StorageRequest {
@@ -25,9 +24,7 @@ pub enum StorageRequest {
     Media,
     /// List of object names.
     List,
-    /// Deletion of an object.
     Delete,
-    /// Any other request.
     Other,
 }
 
@@ -80,7 +77,6 @@ fn once() -> u32 {
     1
 }
 
-/// Pending faults.
 #[derive(Debug, Default)]
 pub struct PendingFaults(Mutex<VecDeque<Fault>>);
 

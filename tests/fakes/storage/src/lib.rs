@@ -34,7 +34,6 @@ pub use crate::{
 };
 use crate::{connection::CuttableListener, fault::PendingFaults, world::StorageState};
 
-/// Settings of the stand-in.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Address to listen on; port 0 selects a free port.

@@ -20,7 +20,6 @@ pub type Query = HashMap<String, String>;
 /// An object's current state.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Content of the object.
     pub body: Bytes,
     /// CRC32C in the API's encoding.
     pub crc32c: String,
@@ -31,7 +30,6 @@ pub struct Object {
     pub metageneration: u64,
     /// Metadata from its creator.
     pub given: Map<String, Value>,
-    /// Time of creation.
     pub created: DateTime<Utc>,
 }
 
@@ -90,7 +88,6 @@ pub struct Bucket {
     pub notifications: Vec<Value>,
 }
 
-/// State of the server.
 #[derive(Debug, Default)]
 pub struct StorageState {
     pub buckets: BTreeMap<String, Bucket>,

@@ -15,7 +15,6 @@ static OPTIONAL: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(\w+) = optional\((?:[^(),]|\([^()]*\))*(?:, ([^()]*))?\)").expect("the pattern is valid")
 });
 
-/// Result of an expansion.
 #[derive(Debug, Default)]
 pub struct Expanded {
     /// Problems, each with module and setting.

@@ -22,7 +22,7 @@ fetch /tmp/container-toolkit.key "$toolkit/gpgkey"
 gpg --batch --yes --dearmor --output "$key" /tmp/container-toolkit.key
 echo "deb [signed-by=$key] $toolkit/stable/deb/amd64 /" >/etc/apt/sources.list.d/container-toolkit.list
 if [[ $ID == ubuntu ]]; then
-  # Google's Debian images have this source, its Ubuntu images do not.
+  # Google's Debian images have this source; its Ubuntu images do not.
   key=/usr/share/keyrings/google-cloud-packages.gpg
   fetch /tmp/google-cloud-packages.key https://packages.cloud.google.com/apt/doc/apt-key.gpg
   gpg --batch --yes --dearmor --output "$key" /tmp/google-cloud-packages.key

@@ -3,7 +3,7 @@
 set -euo pipefail
 systemctl disable --now unattended-upgrades.service || true
 systemctl mask unattended-upgrades.service
-# Installed packages only: dpkg also lists packages that are merely referenced, and apt-mark rejects those.
+# Installed packages only: dpkg also lists packages that are only referenced, and apt-mark rejects those.
 dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' google-compute-engine google-compute-engine-oslogin \
   google-guest-agent google-osconfig-agent 'linux-image-*' 2>/dev/null |
   sed -n 's/^installed //p' | xargs --no-run-if-empty apt-mark hold

@@ -23,7 +23,7 @@ from pods import Failed, RUN, say
 OUTPUT = os.environ.get("TESTBED_OUTPUT", "/output/testbed-logs")
 PROGRAMS = os.environ.get("TESTBED_PROGRAMS", "/third_party/nccl-tests/build")
 ENDED, RELEASE = os.path.join(RUN, "ended"), os.path.join(RUN, "release")
-# The user's own launcher (`--set-file launcher=FILE`), beside this file.
+# The user's own launcher (`--set-file launcher=FILE`), next to this file.
 CUSTOM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "custom.sh")
 RANK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rank.sh")
 MARKER, RESULTS, CONNECTIVITY = "complete.json", "nccl-test-results.txt", "connectivity-test.log"

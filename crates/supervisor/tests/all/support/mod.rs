@@ -115,7 +115,7 @@ impl TestMachine {
         process_with(&["build", self.builds.folder(build).to_str().unwrap()])
     }
 
-    /// The process of a node.
+    /// Process id of a node.
     pub fn node(&self, cluster: &str, node: &str) -> i32 {
         process_with(&["node", self.path("clusters").join(cluster).to_str().unwrap(), node])
     }

@@ -139,7 +139,7 @@ impl Catch {
     }
 }
 
-/// A generator: equal seeds give equal numbers.
+/// A random generator: equal seeds produce equal numbers.
 pub struct Dice(Mutex<SplitMix64>);
 
 impl Dice {

@@ -31,7 +31,7 @@ pub fn declared(every: Every, read: Value) -> Program {
     Program::Command(CommandLine { argv: vec!["./copy".to_owned()], every, rounds: None, image: None, read })
 }
 
-/// The logs of a completed job, and what the judge needs besides them.
+/// The logs of a completed job, and the judge's other inputs.
 pub struct JudgedLogs {
     /// Object names and contents.
     pub logs: Vec<(String, Vec<u8>)>,
