@@ -224,13 +224,18 @@ fn read(file: &Path) -> Result<GroupTests, CliError> {
     }
     for (at, name) in tested.findings.iter().enumerate() {
         if !members.contains(name.as_str()) {
-            return Err(wrong(&format!("findings[{at}]: {} is not in `members`; add it, or correct the name", parse::shown(name))));
+            return Err(wrong(&format!(
+                "findings[{at}]: {} is not in `members`; add it, or correct the name",
+                parse::shown(name)
+            )));
         }
     }
     for (at, test) in tested.tests.iter().enumerate() {
         if let Some(unknown) = test.members.iter().find(|name| !members.contains(name.as_str())) {
             let unknown = parse::shown(unknown);
-            return Err(wrong(&format!("tests[{at}].members: {unknown} is not in `members`; add it, or correct the name")));
+            return Err(wrong(&format!(
+                "tests[{at}].members: {unknown} is not in `members`; add it, or correct the name"
+            )));
         }
         if test.members.is_empty() {
             return Err(wrong(&format!("tests[{at}].members: expected at least one name, found none")));

@@ -43,9 +43,9 @@ pub async fn begin(data: DataFolder, resolved: Resolved, output: Output) -> Resu
         tracing::debug!(object = archive.object, known = stored == Creation::Exists, "source archive");
     }
     let run = name(&workflow);
-    let claim = data
-        .claim(&run)?
-        .ok_or_else(|| CliError::usage(format!("{run} is already driven by another process; {}", driven(&run))))?;
+    let claim = data.claim(&run)?.ok_or_else(|| {
+        CliError::usage(format!("{run} is already driven by another process; {}", driven(&run)))
+    })?;
     status(format_args!("run {run}  ({})", workflow.name));
     let by = super::user();
     let trigger = Trigger { kind: "manual".to_owned(), by };
@@ -71,7 +71,8 @@ pub async fn resume(data: DataFolder, run: Option<RunId>, output: Output) -> Res
         None => only_open(&data).await?,
     };
     let claim = data.claim(&run)?;
-    let claim = claim.ok_or_else(|| CliError::usage(format!("{run} is driven by another process; {}", driven(&run))))?;
+    let claim = claim
+        .ok_or_else(|| CliError::usage(format!("{run} is driven by another process; {}", driven(&run))))?;
     status(format_args!("run {run}  (resumed)"));
     data.ledger.mark_open(&run).await.map_err(CliError::infrastructure)?;
     drive(data, run, claim, None, output).await

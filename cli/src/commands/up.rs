@@ -79,7 +79,9 @@ pub fn secrets() -> Result<WebhookSecrets, CliError> {
 pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> {
     if !options.workflows.is_dir() {
         let folder = options.workflows.display();
-        return Err(CliError::usage(format!("--workflows: folder {folder} does not exist; create it, or name another folder")));
+        return Err(CliError::usage(format!(
+            "--workflows: folder {folder} does not exist; create it, or name another folder"
+        )));
     }
     let stop = shutdown::on_signal().map_err(CliError::infrastructure)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await;

@@ -140,7 +140,11 @@ impl Builds for LocalBuilds {
             BuildState::Lost => {
                 let builds = self.builds.clone();
                 let buried = tokio::task::spawn_blocking(move || {
-                    builds.bury(&name, BuildStatus::InternalError, "the build's supervisor ended before it recorded a result")
+                    builds.bury(
+                        &name,
+                        BuildStatus::InternalError,
+                        "the build's supervisor ended before it recorded a result",
+                    )
                 });
                 buried.await.map_err(PortError::transient)?.map_err(PortError::transient)?;
                 Ok(Some(BuildPhase::Running)) // the next poll reads the recorded result

@@ -105,7 +105,11 @@ async fn listing_and_removing(store: &dyn Store) {
         ["list/a/2", "list/ab"],
         "the start of a listing may be absent"
     );
-    assert_eq!(list_from("list/a/", "a").await, ["list/a/1", "list/a/2"], "a start before the prefix lists all names");
+    assert_eq!(
+        list_from("list/a/", "a").await,
+        ["list/a/1", "list/a/2"],
+        "a start before the prefix lists all names"
+    );
     assert_eq!(list_from("list/a/", "list/b").await, [""; 0], "a start after the last name lists no names");
     let children = async |folder| {
         let mut names = store.children(folder).await.unwrap();

@@ -263,7 +263,10 @@ fn logs_that_fill_every_collection_fit() {
         bounded("all kinds alternately", made(size, |n, out| out.extend(line(n).bytes())));
         let member = |n: u64| GREEDY_JSON[(n / stretch) as usize % GREEDY_JSON.len()].1(n);
         let begin: &[u8] = b"{\"version\":4,";
-        bounded("all kinds alternately, JSON", begin.chain(made(size, |n, out| out.extend(member(n).bytes()))));
+        bounded(
+            "all kinds alternately, JSON",
+            begin.chain(made(size, |n, out| out.extend(member(n).bytes()))),
+        );
     }
 }
 

@@ -67,10 +67,8 @@ impl VariableReader {
     pub fn required<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str) -> Option<T> {
         let value = self.read(variable)?;
         if value.is_none() {
-            self.problems.push(VariableProblem {
-                variable,
-                message: "is not set and has no default".to_owned(),
-            });
+            self.problems
+                .push(VariableProblem { variable, message: "is not set and has no default".to_owned() });
         }
         value
     }

@@ -36,9 +36,13 @@ pub enum Happening {
     Removed {
         name: String,
     },
-    BuildBegan { name: String },
+    BuildBegan {
+        name: String,
+    },
     /// A build reached a final status.
-    BuildEnded { name: String },
+    BuildEnded {
+        name: String,
+    },
     /// A cluster was created and costs money.
     ClusterBegan {
         name: String,
@@ -49,11 +53,20 @@ pub enum Happening {
         late: bool,
     },
     /// The deletion of an existing cluster was requested.
-    DeleteAsked { name: String },
-    ClusterEnded { name: String, why: &'static str },
+    DeleteAsked {
+        name: String,
+    },
+    ClusterEnded {
+        name: String,
+        why: &'static str,
+    },
     /// The scheduler received a request to end a job, and not to start it if it is submitted later.
-    StopAsked { name: String },
-    JobBegan { name: String },
+    StopAsked {
+        name: String,
+    },
+    JobBegan {
+        name: String,
+    },
     /// A benchmark ended.
     JobEnded {
         name: String,
@@ -61,9 +74,15 @@ pub enum Happening {
         how: String,
     },
     /// Rows were loaded into the warehouse.
-    Loaded { load: String, rows: usize },
+    Loaded {
+        load: String,
+        rows: usize,
+    },
     /// A false message about a stage was published.
-    Contradicted { run: RunId, stage: Stage },
+    Contradicted {
+        run: RunId,
+        stage: Stage,
+    },
     /// From here on, every acknowledged event is redelivered.
     Replayed,
 }

@@ -55,7 +55,11 @@ pub async fn loads(warehouse: &dyn Warehouse) {
         3,
         "the second load with the same id changes nothing"
     );
-    assert_eq!(warehouse.rows("a").await.expect("rows"), first.rows, "every row is read back once and unchanged");
+    assert_eq!(
+        warehouse.rows("a").await.expect("rows"),
+        first.rows,
+        "every row is read back once and unchanged"
+    );
     assert_eq!(warehouse.verdicts("a").await.expect("rows"), first.verdicts);
     let second = of("b", &[row("b", 0, "in_place")]);
     assert_eq!(warehouse.load("load-2", &second).await.expect("loaded"), 1);
@@ -99,7 +103,11 @@ async fn node_results(warehouse: &dyn Warehouse) {
             "results of nodes are not counted"
         );
     }
-    assert_eq!(warehouse.node_results("n").await.expect("results"), rows, "every row is read back once and unchanged");
+    assert_eq!(
+        warehouse.node_results("n").await.expect("results"),
+        rows,
+        "every row is read back once and unchanged"
+    );
     assert_eq!(warehouse.node_results("a").await.expect("results"), []);
 }
 
@@ -175,9 +183,21 @@ async fn metrics(warehouse: &dyn Warehouse) {
         ..Load::default()
     };
     assert_eq!(warehouse.load("m.c2a1", &first).await.expect("loaded"), 3, "metrics are counted");
-    assert_eq!(warehouse.load("m.c2a1", &first).await.expect("loaded"), 3, "a repeated load returns the same number");
-    assert_eq!(warehouse.metrics("m").await.expect("metrics"), first.metrics, "every row is read back once and unchanged");
-    assert_eq!(warehouse.findings("m").await.expect("findings"), first.findings, "every row is read back once and unchanged");
+    assert_eq!(
+        warehouse.load("m.c2a1", &first).await.expect("loaded"),
+        3,
+        "a repeated load returns the same number"
+    );
+    assert_eq!(
+        warehouse.metrics("m").await.expect("metrics"),
+        first.metrics,
+        "every row is read back once and unchanged"
+    );
+    assert_eq!(
+        warehouse.findings("m").await.expect("findings"),
+        first.findings,
+        "every row is read back once and unchanged"
+    );
     assert_eq!(warehouse.findings("a").await.expect("findings"), []);
     let measured = MeasurementRow {
         run: "m".into(),
@@ -191,7 +211,11 @@ async fn metrics(warehouse: &dyn Warehouse) {
     };
     let later = MetricRow { log: "c3a1/node-0.log".into(), ..row("both", 0, Some(1.0)) };
     let second = Load { rows: vec![measured], metrics: vec![later.clone()], ..Load::default() };
-    assert_eq!(warehouse.load("m.c3a1", &second).await.expect("loaded"), 2, "measurements and metrics are counted");
+    assert_eq!(
+        warehouse.load("m.c3a1", &second).await.expect("loaded"),
+        2,
+        "measurements and metrics are counted"
+    );
     let all: Vec<_> = first.metrics.into_iter().chain([later]).collect();
     assert_eq!(warehouse.metrics("m").await.expect("metrics"), all, "the rows of both checks are returned");
     assert_eq!(warehouse.rows("m").await.expect("rows").len(), 1);

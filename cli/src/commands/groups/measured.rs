@@ -86,19 +86,26 @@ fn value(reading: &Reading, reference: Option<&GroupReference>) -> Result<(f64, 
     };
     let of_name: Vec<&Metric> = world.into_iter().filter(|metric| *metric.name == *name).collect();
     let Some(first) = of_name.first() else {
-        return Err(format!("has no metric `{name}` of the whole job (scope `world`); correct `reference.metric`"));
+        return Err(format!(
+            "has no metric `{name}` of the whole job (scope `world`); correct `reference.metric`"
+        ));
     };
     let unstated =
         || format!("{name} is in `{}`; state the unit of the reference as `reference.unit`", first.unit);
     let unit = reference.map(|reference| reference.unit.as_deref().ok_or_else(unstated)).transpose()?;
     if let Some(other) = of_name.iter().find(|metric| unit.is_some_and(|unit| *unit != *metric.unit)) {
         let unit = unit.unwrap_or_default();
-        return Err(format!("{name} is in `{}`, and `reference.unit` is `{unit}`; correct one of them", other.unit));
+        return Err(format!(
+            "{name} is in `{}`, and `reference.unit` is `{unit}`; correct one of them",
+            other.unit
+        ));
     }
     let mut values = Vec::new();
     for metric in &of_name {
         let value = metric.value.filter(|value| value.is_finite() && *value >= 0.0);
-        values.push(value.ok_or_else(|| format!("{name} has no value (line {}); repeat the test", metric.line))?);
+        values.push(
+            value.ok_or_else(|| format!("{name} has no value (line {}); repeat the test", metric.line))?,
+        );
     }
     values.sort_by(f64::total_cmp);
     let better = if first.better == Better::Lower { Better::Lower } else { Better::Higher };

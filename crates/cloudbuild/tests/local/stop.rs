@@ -21,7 +21,11 @@ async fn a_steps_time_limit_ends_its_whole_group() {
             {"name": "bash", "id": "never", "script": "true"},
         ]}))
         .await;
-    assert_eq!(outcome.status, BuildStatus::Failure, "a timeout of a step fails the build, as in Cloud Build");
+    assert_eq!(
+        outcome.status,
+        BuildStatus::Failure,
+        "a timeout of a step fails the build, as in Cloud Build"
+    );
     assert_eq!(outcome.steps[0].status, BuildStatus::Timeout);
     assert_eq!(outcome.steps[1].status, BuildStatus::Queued);
     assert_eq!(outcome.failure.as_deref(), Some("step 0 (slow) took longer than its timeout of 1.5s"));

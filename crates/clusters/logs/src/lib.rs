@@ -61,7 +61,10 @@ fn found(name: &str, logs: &LogSettings) -> Result<Cluster, String> {
     let listed = supervisor::files::list(folder).map_err(|error| format!("{}: {error}", logs.folder))?;
     let has = |file: &str| listed.files.iter().any(|listed| listed.name == file);
     if listed.files.is_empty() {
-        return Err(format!("{}: the folder is absent or has no files; copy the logs there, or correct `folder`", logs.folder));
+        return Err(format!(
+            "{}: the folder is absent or has no files; copy the logs there, or correct `folder`",
+            logs.folder
+        ));
     }
     if let Some(file) = logs.file.iter().find(|file| !has(file)) {
         return Err(format!("{}: the folder has no file {file}; correct `file`", logs.folder));

@@ -133,10 +133,16 @@ impl Settings for Slurm {
         let bad = self.retest.iter().find_map(|node| not_a_name(node, ""));
         found.add(
             "retest",
-            bad.or_else(|| (self.retest.len() > 64).then(|| format!("expected at most 64 nodes, found {}", self.retest.len()))),
+            bad.or_else(|| {
+                (self.retest.len() > 64)
+                    .then(|| format!("expected at most 64 nodes, found {}", self.retest.len()))
+            }),
         );
         let both = !self.retest.is_empty() && self.reservation.is_some();
-        found.add("retest", both.then(|| "cannot be combined with `reservation`; remove one of them".to_owned()));
+        found.add(
+            "retest",
+            both.then(|| "cannot be combined with `reservation`; remove one of them".to_owned()),
+        );
         // The idle nodes are chosen by their state alone.
         let chosen = [("reservation", &self.reservation), ("constraint", &self.constraint)];
         for (field, _) in chosen.iter().filter(|(_, value)| self.yields && value.is_some()) {

@@ -94,7 +94,9 @@ pub fn idle_nodes(slurm: &Slurm, reports: &SlurmReports) -> IdleNodes {
     });
     let Some(own) = own else {
         let name = slurm.partition.as_deref().unwrap_or("default");
-        return IdleNodes::NotPreemptible(format!("partition: Slurm has no partition {name}; correct `partition`"));
+        return IdleNodes::NotPreemptible(format!(
+            "partition: Slurm has no partition {name}; correct `partition`"
+        ));
     };
     if let Err(why) = preemptible(slurm, own, &partitions, reports) {
         return IdleNodes::NotPreemptible(why);

@@ -184,7 +184,10 @@ mod tests {
             (speed(measured_as("none", Some(Better::Lower), log)) - 0.05).abs() < 1e-9,
             "the direction of the criteria applies"
         );
-        assert!(matches!(measured("none", log), SweepOutcome::Void { .. }), "without a direction the pair is void");
+        assert!(
+            matches!(measured("none", log), SweepOutcome::Void { .. }),
+            "without a direction the pair is void"
+        );
         for log in ["", "rate 40\n", "done\n", "rate 0\ndone\n", "rate nan\ndone\n"] {
             assert!(matches!(measured("higher", log), SweepOutcome::Void { .. }), "{log}");
         }

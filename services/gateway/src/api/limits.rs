@@ -65,6 +65,9 @@ pub(crate) async fn limited(State(gateway): State<Arc<Gateway>>, request: Reques
     if gateway.rates.lets(&caller(request.extensions()), request.method()) {
         return next.run(request).await;
     }
-    ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "requests exceed the maximum rate; wait for the time in Retry-After")
-        .into_response()
+    ApiProblem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "requests exceed the maximum rate; wait for the time in Retry-After",
+    )
+    .into_response()
 }

@@ -154,6 +154,9 @@ async fn unreadable_events_are_kept_up_to_a_limit() {
         }
     }
     let most = 11 + began.elapsed().as_secs() as usize;
-    assert!((10..=most).contains(&kept), "a burst of ten and one per second are allowed: {kept}, at most {most}");
+    assert!(
+        (10..=most).contains(&kept),
+        "a burst of ten and one per second are allowed: {kept}, at most {most}"
+    );
     assert_eq!(front.store.list("parked/").await.unwrap().len(), kept);
 }

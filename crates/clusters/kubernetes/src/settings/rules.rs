@@ -36,7 +36,9 @@ fn access(access: &ApiAccess, found: &mut ProblemList) {
         ApiAccess::Kubeconfig { path, context } => {
             found.add_if_set("access.kubeconfig.path", path, not_a_path);
             let bad = |context: &str| context.is_empty() || context.len() > 1024;
-            let rule = |context: &str| bad(context).then(|| format!("expected 1 to 1024 bytes, found {}", context.len()));
+            let rule = |context: &str| {
+                bad(context).then(|| format!("expected 1 to 1024 bytes, found {}", context.len()))
+            };
             found.add_if_set("access.kubeconfig.context", context, rule);
         }
         ApiAccess::InCluster => {}
@@ -48,7 +50,10 @@ fn access(access: &ApiAccess, found: &mut ProblemList) {
             // An IP address has no certificate of a public authority.
             let missing = certificate_authority.is_empty() && !server.ends_with(DNS_ENDPOINT);
             let bad = missing || !certificate_authority.bytes().all(letter);
-            found.add("access.gke.certificate_authority", bad.then(|| "expected base64, as `gcloud` prints it".to_owned()));
+            found.add(
+                "access.gke.certificate_authority",
+                bad.then(|| "expected base64, as `gcloud` prints it".to_owned()),
+            );
         }
     }
 }
@@ -63,7 +68,9 @@ fn queue(settings: &Kubernetes, found: &mut ProblemList) {
     let grows = settings.yields && settings.autoscaled;
     found.add(
         "yields",
-        grows.then(|| "cannot be combined with `autoscaled`: its pods would add nodes; remove one of them".to_owned()),
+        grows.then(|| {
+            "cannot be combined with `autoscaled`: its pods would add nodes; remove one of them".to_owned()
+        }),
     );
     if let Some(Topology::Required(level) | Topology::Preferred(level)) = &settings.topology {
         found.add("topology", not_a_key(level));
@@ -110,14 +117,18 @@ fn nodes(settings: &Kubernetes, found: &mut ProblemList) {
 
 fn pods(settings: &Kubernetes, found: &mut ProblemList) {
     for (key, value) in &settings.annotations {
-        let too_long = (value.len() > 16 << 10).then(|| format!("expected at most 16 KiB, found {} bytes", value.len()));
+        let too_long =
+            (value.len() > 16 << 10).then(|| format!("expected at most 16 KiB, found {} bytes", value.len()));
         found.add(&format!("annotations.{}", shown(key)), not_a_key(key).or(too_long));
     }
     if let Some(plugin) = &settings.plugin {
         found.add("plugin.image", not_an_image(&plugin.image));
         found.add("plugin.folder", not_a_path(&plugin.folder));
         let bad = plugin.command.is_empty() || plugin.command.iter().any(|word| word.contains('\0'));
-        found.add("plugin.command", bad.then(|| "expected a program and its arguments, without zero bytes".to_owned()));
+        found.add(
+            "plugin.command",
+            bad.then(|| "expected a program and its arguments, without zero bytes".to_owned()),
+        );
     }
 }
 
@@ -131,7 +142,8 @@ fn ranks(settings: &Kubernetes, found: &mut ProblemList) {
     }
     let seconds = settings.begin_within.0.as_secs();
     let bad = seconds == 0 || seconds > 7 * 86_400;
-    found.add("begin_within", bad.then(|| format!("expected 1 s to 7 days, found {}", settings.begin_within)));
+    found
+        .add("begin_within", bad.then(|| format!("expected 1 s to 7 days, found {}", settings.begin_within)));
     let bad = settings.keep_on_failure.is_some_and(|kept| !(1..=86_400).contains(&kept.0.as_secs()));
     found.add("keep_on_failure", bad.then(|| "expected 1 s to 24 h".to_owned()));
     for (field, size) in [
