@@ -108,7 +108,7 @@ class Build:
             if not step.get("name"):
                 raise Refused(f"build step {number} must specify name")
             if "script" in step and ("args" in step or "entrypoint" in step):
-                raise Refused(f"build step {number}: script and args or entrypoint")
+                raise Refused(f"build step {number}: script cannot be combined with args or entrypoint; remove one of them")
             for dependency in step.get("waitFor") or ():
                 if dependency not in known:
                     raise Refused(f'build step #{number} depends on "{dependency}", which has not been defined')

@@ -108,7 +108,7 @@ mod tests {
                 open.extend(references(&definition));
             }
             let unused: Vec<_> = definitions.keys().collect();
-            assert!(unused.is_empty(), "{path:?} defines without a reference: {unused:?}");
+            assert!(unused.is_empty(), "{path:?}: unreferenced definitions: {unused:?}");
         }
     }
 }

@@ -77,7 +77,7 @@ fn write_run(data: &Path, run: &str, minute: i64, nodes: &[&str], drained: Optio
 }
 
 #[test]
-fn a_drained_node_stays_listed_after_more_runs_than_are_read() {
+fn a_drained_node_stays_listed_beyond_the_maximum_number_of_read_runs() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     write_run(&data, "old-1", 0, &["n0", "n1"], Some("n1"));

@@ -228,7 +228,7 @@ fn system_limits_end_with_a_documented_exit_code() {
     }
 }
 
-/// Commands that only read work on a read-only medium.
+/// Read-only commands also work on a read-only medium.
 #[test]
 fn read_only_commands_change_no_file() {
     let lab = Lab::new("", "");

@@ -92,9 +92,9 @@ pub struct Lease {
     pub expires_at: Timestamp,
     /// Whether the cluster may exist.
     pub state: LeaseState,
-    /// Start of the current period in which the cluster costs money.
+    /// Start of the current billed period.
     pub counted_from: Timestamp,
-    /// Total duration of the earlier periods in which the cluster cost money.
+    /// Total duration of the earlier billed periods.
     pub held: Span,
 }
 

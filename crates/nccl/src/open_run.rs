@@ -74,7 +74,7 @@ impl OpenRun {
         self.open() && (self.step < step || (self.step == step && step == RunPhase::Rank))
     }
 
-    /// Determines the end of the run from its messages and earlier ones.
+    /// Determines the end state of the run from its own messages and from failures printed before it.
     pub(crate) fn conclude(&mut self, failed_before: bool) -> LogEnd {
         // Rows may be missing, which the summary alone would not show.
         if self.cut && self.table.ended == LogEnd::Complete {

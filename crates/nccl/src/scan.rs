@@ -22,7 +22,7 @@ impl Word<'_> {
         self.start + self.text.len()
     }
 
-    /// Width of the column if the word fills it to the right: padding and word.
+    /// Width of the column if the word is right-aligned: padding and word.
     pub(crate) fn pitch(&self) -> usize {
         self.blanks + self.text.len()
     }

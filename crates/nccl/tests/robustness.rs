@@ -63,7 +63,7 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
 }
 
 #[test]
-fn truncated_logs_invent_no_row_and_no_number() {
+fn truncated_logs_add_no_row_and_no_number() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/ours");
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -74,7 +74,7 @@ fn truncated_logs_invent_no_row_and_no_number() {
 }
 
 #[test]
-fn truncated_versions_invent_no_row_and_no_number() {
+fn truncated_versions_add_no_row_and_no_number() {
     for format in &FORMATS {
         let (lines, _) = run(format, sizes().step_by(9));
         truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
@@ -85,7 +85,7 @@ fn truncated_versions_invent_no_row_and_no_number() {
 }
 
 #[test]
-fn truncated_positions_invent_no_row_and_no_number() {
+fn truncated_positions_add_no_row_and_no_number() {
     for format in FORMATS.iter().step_by(3) {
         let (mut lines, _) = run(format, sizes().step_by(9));
         let first = lines.iter().position(|line| line.starts_with("           8")).unwrap();
@@ -100,7 +100,7 @@ fn truncated_positions_invent_no_row_and_no_number() {
 }
 
 #[test]
-fn truncated_debug_logs_invent_no_row_and_no_number() {
+fn truncated_debug_logs_add_no_row_and_no_number() {
     for (format, host) in [(0, "vm"), (4, "38dcf168f605"), (8, "38dcf168f605"), (13, "node-1"), (15, "0vm")] {
         let (log, _) = glued(&FORMATS[format], host, "NCCL CALL ncclAllReduce(7f, 8, 7, 0, 1)", true);
         truncations_are_honest(FORMATS[format].name, log.as_bytes());

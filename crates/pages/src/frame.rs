@@ -99,7 +99,7 @@ impl ErrorPage {
     }
 
     pub fn no_run(run: &RunId) -> Self {
-        Self::none(format!("No run {run}."))
+        Self::none(format!("Run {run} does not exist. The page of all runs lists the existing ones."))
     }
 }
 

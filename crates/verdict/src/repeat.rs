@@ -44,7 +44,7 @@ pub fn groups(levels: &[RepeatLevel]) -> Vec<RepeatGroup> {
     sorted.chunk_by(same).map(group).collect()
 }
 
-/// Whether all runs are near one level.
+/// Whether the runs form one group, each at most `MAX_DISTANCE` from the median.
 #[must_use]
 pub fn repeats(levels: &[RepeatLevel]) -> bool {
     groups(levels).len() < 2 && furthest(levels.iter().map(|level| level.slower)) <= MAX_DISTANCE

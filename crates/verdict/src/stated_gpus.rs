@@ -14,7 +14,7 @@ pub struct StatedGpus {
     others: Option<u32>,
     /// GPUs of the nodes, also those that the check need not measure.
     installed: BTreeMap<String, u32>,
-    /// GPUs of all nodes together.
+    /// Number of GPUs of all nodes.
     pub(crate) total: u32,
 }
 

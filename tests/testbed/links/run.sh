@@ -95,7 +95,7 @@ state_of slow n3 0 returned
 run corrupt cluster.existing.system.slurm.environment.BURNIN_FAULT=corrupt:@n2
 expect corrupt 1 WRONG_DATA 'bad node: n2, ' 'Drained: burnin links-'
 back_in_service n2
-# Disconnected during the benchmark, which then hangs in its collective: no result may pass.
+# The network port of n3 goes down during the benchmark, which then hangs in its collective: the run must not pass.
 run cut benchmark.workload.iterations=20000 & cut=$!
 until grep -qs '#' "$WORK"/cut/shared/jobs/*/output/benchmark*; do kill -0 "$cut" || break; sleep 0.1; done
 ip -n "$prefix-sw" link set pn3 down

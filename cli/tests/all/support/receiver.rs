@@ -1,4 +1,4 @@
-//! A receiver of notices.
+//! Webhook receiver for tests: records the head and body of each notice.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

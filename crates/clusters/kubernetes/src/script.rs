@@ -89,7 +89,7 @@ const SSH: &str = r#"port=${BURNIN_SSH_PORT:?}
 for program in ssh ssh-keygen "${needs[@]}"; do
   [[ $program == mpirun && $index != 0 ]] || type -P "$program" >/dev/null || fail 85 UNFIT "the image has no $program"
 done
-sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin type -P sshd) || fail 85 UNFIT "the image has no sshd"
+sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin type -P sshd) || fail 85 UNFIT "the image has no sshd; install openssh-server in it"
 mkdir -p /run/sshd
 install -m 600 "$BURNIN_KEYS/user" "$run/user_key" && install -m 600 "$BURNIN_KEYS/host" "$run/host_key" || fail 85 UNFIT "the job's ssh keys cannot be read"
 ssh-keygen -y -f "$run/user_key" >"$run/authorized_keys" && { printf 'burnin '; ssh-keygen -y -f "$run/host_key"; } >"$run/known_hosts" || fail 85 UNFIT "the job's ssh keys are invalid"

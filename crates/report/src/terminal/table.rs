@@ -89,7 +89,6 @@ pub fn write(text_report: &mut TextReport, measured: &MeasuredTable<'_>, room: u
     }
 }
 
-/// The table, and the style of each row.
 fn filled(rows: &[MeasuredSize<'_>], shown: &[usize], columns: Columns) -> (Table, Vec<Paint>) {
     let mut table = Table::new();
     let rule = LineStyle::none().fill('─').junction('─');

@@ -75,7 +75,7 @@ impl<'a> FleetName<'a> {
 
 pub(super) type SubjectValues<'a> = BTreeMap<BorrowedKey<'a>, (f64, &'a Metric)>;
 
-/// Judged values: evidence without a direction is not part of a baseline. Of several values of one key it has the [worst](worse).
+/// Judged values by key; evidence without a direction is excluded. If a key has several values, its value is the [worst](worse) one.
 pub(super) fn values(reading: &Reading) -> SubjectValues<'_> {
     let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
     let mut values: Vec<(BorrowedKey<'_>, (f64, &Metric))> =

@@ -170,7 +170,6 @@ pub(crate) fn hardware(
     (found.reasons, suspects::suspects(found.evidence, evidence.reading))
 }
 
-/// Reasons, and the evidence against subjects.
 #[derive(Default)]
 struct FoundReasons<'a> {
     reasons: Vec<Reason>,

@@ -28,7 +28,7 @@ fn hostile() -> Vec<(&'static str, String)> {
             text.truncate(MIB);
             text
         }),
-        ("a list without values", fill("- \n")),
+        ("a list of empty items", fill("- \n")),
         ("a flow list", format!("[{}]", "1,".repeat(MIB / 2 - 2))),
         ("brackets", fill("[")),
         ("braces", fill("{")),
