@@ -110,7 +110,7 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, CliError> {
                 format!("{}; name a trusted key with --key: any key can sign", contents.key)
             };
             print_plain(&format!(
-                "{} is valid\n  run       {} ({}), requested at {}\n  ended     {}, verdict {verdict}\n  contains  {}, {}\n  made by   burnin {}\n  signed    with {vouched}\n",
+                "{} is valid\n  run         {} ({}), requested at {}\n  conclusion  {}, verdict {verdict}\n  contents    {}, {}\n  version     burnin {}\n  signer      {vouched}\n",
                 path.display(),
                 contents.run,
                 contents.workflow,

@@ -110,8 +110,8 @@ fn digits(text: &[u8], mut integer: u64) -> (u64, &[u8]) {
     (integer, rest)
 }
 
-/// The number that the digits at the start of a word of eight bytes form, and their count. The first byte of the text is the lowest one
-/// of the word. Three steps add digits, then pairs, then fours.
+/// Value and number of the leading digits of an eight-byte word. The first byte of the text is the lowest byte of the word. Three steps
+/// combine the digits into pairs, fours and the value.
 #[inline]
 fn leading_digits(word: u64) -> (u64, usize) {
     const EACH: u64 = u64::MAX / 255;

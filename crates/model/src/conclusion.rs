@@ -13,7 +13,7 @@ pub enum Conclusion {
     Failed {
         /// Failed stage.
         stage: Stage,
-        /// Check of the stage.
+        /// Index of the check whose stage ended; the first check for the image and cluster stages.
         #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
         check: CheckIndex,
         /// Cause.
@@ -23,7 +23,7 @@ pub enum Conclusion {
     TimedOut {
         /// Stage without a response.
         stage: Stage,
-        /// Check of the stage.
+        /// Index of the check whose stage ended; the first check for the image and cluster stages.
         #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
         check: CheckIndex,
     },
@@ -36,7 +36,7 @@ pub enum Conclusion {
     Yielded {
         /// Stage that ended because other jobs need the nodes.
         stage: Stage,
-        /// Check of the stage.
+        /// Index of the check whose stage ended; the first check for the image and cluster stages.
         #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
         check: CheckIndex,
         /// Cause.

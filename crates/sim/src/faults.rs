@@ -55,7 +55,7 @@ faults! {
     /// A process does not respond for 10 s to 15 min.
     Silent = "process silent", 1000;
     /// Conductors and provisioner do not respond for hours, longer than any lease.
-    Outage = "control plane out for hours", 1000;
+    Outage = "control plane unavailable for 2 h to 4 h", 1000;
     /// All calls of a process are slow.
     Slow = "process slow", 1000;
     /// A process ends and is replaced by one without its state.

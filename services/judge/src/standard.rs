@@ -176,7 +176,7 @@ fn learned_of_metrics(runs: &[(Option<Verdict>, Fingerprint)], history: &MetricH
     let learned = learn_paired(history, &healthy, (FEWEST, MAX_RUNS as usize));
     let Ok(Paired { baseline, earlier, missing }) = learned else { return Own::default() };
     let reasons = without_past(&missing, baseline.metrics.len()).into_iter().collect();
-    // A comparison of less than half of the values is no comparison with the cluster's past.
+    // If most values lack a baseline, the run is not compared with the cluster's past.
     if baseline.metrics.is_empty() || missing.len() > baseline.metrics.len() {
         return Own { reasons, ..Own::default() };
     }

@@ -269,7 +269,7 @@ pub fn permissions(method: &str) -> Vec<&'static str> {
     let Some(found) = data.methods.get(method).or_else(documented) else {
         panic!("{method} is not in tests/rehearsal/methods.json; add it and run methods.py")
     };
-    // The rule `projection`.
+    // Rule `projection`: only the projection `full` checks `getIamPolicy`, and no service requests it.
     let with_policy =
         |permission: &&str| method.starts_with("storage.") && permission.ends_with(".getIamPolicy");
     found.iter().map(String::as_str).filter(|permission| !with_policy(permission)).collect()

@@ -7,11 +7,11 @@ use crate::{
 
 use super::peers::{LEVEL_DISTANCE, LEVEL_GAP, LEVEL_SHARE, LEVEL_SUBJECTS};
 
-/// Distance of the two levels, in printed steps: neighbouring printed values are no levels.
+/// Distance of the two levels, in printed steps: neighbouring printed values are not two levels.
 const STEPS: f64 = 3.0;
 
-/// The levels of these runs, each with the values of all subjects. Both levels must exist in at least half of the runs: a change of the
-/// whole cluster is no second level.
+/// The levels of these runs, each with the values of all subjects. Both levels must exist in at least half of the runs, so
+/// that a change of the whole cluster does not count as a second level.
 pub(super) fn tiers(runs: &[Vec<f64>], resolution: f64) -> Option<Tiers> {
     let mut all: Vec<f64> = runs.iter().flatten().copied().collect();
     all.sort_by(f64::total_cmp);

@@ -79,7 +79,7 @@ pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> E
                 .map(str::to_owned)
                 .collect();
             if new.is_empty() {
-                expanded.problems.push(format!("{id}: use of {used} links nothing"));
+                expanded.problems.push(format!("{id}: `use` of {used} sets no variable of {id}; remove it"));
             }
             linked.extend(new);
         }
