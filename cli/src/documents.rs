@@ -89,7 +89,7 @@ pub struct Totals {
     pub inconclusive: usize,
 }
 
-/// The verdict on one log.
+/// Verdict on one log, with its reasons, measurements, metrics and findings.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LogVerdict<'a> {
     /// The log as named on the command line.

@@ -59,7 +59,7 @@ BUCKET = r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
 
 
 def either(pattern, other, wanted):
-    """Accepts texts of the pattern, and those of the reader `other`."""
+    """Accepts a text that matches the pattern or that the reader `other` accepts."""
     return lambda text: text if re.fullmatch(pattern, text) else other[0](text), f"{wanted}, or {other[1]}"
 
 

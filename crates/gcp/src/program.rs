@@ -36,7 +36,7 @@ pub struct Wiring {
     pub bigquery_emulator: Option<Emulator>,
 }
 
-/// What a service adds to the program that all services share.
+/// Service-specific parts of the program that all services share.
 pub struct Parts {
     /// Event types that the service handles.
     pub takes: Vec<&'static str>,

@@ -1,4 +1,4 @@
-//! Bounds for any input: memory.
+//! Maximum memory for any input.
 
 #![expect(clippy::disallowed_methods, reason = "tests read files")]
 

@@ -1,4 +1,4 @@
-//! Matches and their treatment.
+//! Matches of a scan, and the bytes to keep and to remove.
 
 use crate::SecretKind;
 

@@ -57,8 +57,11 @@ impl OwnProgram {
     /// `log`.
     fn spawn(&self, arguments: &[&OsStr], env: &[(&str, &OsStr)], log: &Path) -> io::Result<()> {
         use std::os::unix::process::CommandExt;
-        let (program, before) =
-            self.0.split_first().ok_or_else(|| io::Error::other("the supervisor program is empty; pass its path as the first element of `OwnProgram`"))?;
+        let (program, before) = self.0.split_first().ok_or_else(|| {
+            io::Error::other(
+                "the supervisor program is empty; pass its path as the first element of `OwnProgram`",
+            )
+        })?;
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
         let mut command = std::process::Command::new(program);
         command.args(before).args(arguments).process_group(0);

@@ -86,7 +86,10 @@ impl Judge {
         let parsed = Measurements::of(&id.run, case.logs, case.job_attempt, logs);
         let measurements = measurements::write(&self.artefacts, id, &parsed).await.map_err(damaged)?;
         if measurements.is_none() {
-            warn!("the measurements are not stored: they are too large, or another version stored others");
+            warn!(
+                "the measurements are not stored: they exceed 512 MiB, or another version of the program already stored different \
+                 measurements; readers use the logs"
+            );
         }
         let mut combined = CombinedLogs::of(&reader);
         for (ParsedLog { log, sha256, reading }, clues) in parsed.logs.into_iter().zip(clues) {

@@ -1,4 +1,4 @@
-//! A bucket, a stand-in, and the builder's adapter between them.
+//! A bucket, the stand-in for Cloud Build, and the builder's adapter that uses both.
 
 use std::{sync::Arc, time::Duration};
 

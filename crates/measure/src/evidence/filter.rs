@@ -17,9 +17,9 @@ use crate::input::Failing;
 
 /// Beginning of a line of the script, after the launcher's label.
 const MARK: &str = "burnin ";
-/// Continues the mark of a line of evidence.
+/// Prefix of a line of evidence, after the mark.
 const EVIDENCE: &str = "evidence: ";
-/// Continues the mark of a line with the name of a host, such as a pod, and of its node.
+/// Prefix, after the mark, of a line with the name of a host, such as a pod, and of its node.
 const HOST: &str = "host: ";
 /// Maximum length of a label of a launcher, bytes: `12: `, `[1,0]<stdout>:`.
 const LABEL: usize = 40;

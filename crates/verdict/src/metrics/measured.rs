@@ -294,7 +294,7 @@ fn settled<'a>(values: impl Iterator<Item = MeasuredValue<'a>>, window: &'a Sett
 
 /// The median, with the last metric of the window.
 fn middle<'a>(values: &[MeasuredValue<'a>]) -> MeasuredValue<'a> {
-    // `settled` has no empty series.
+    // `settled` returns no empty series.
     let last = values[values.len() - 1];
     MeasuredValue { value: median(values.iter().map(|value| value.value).collect()), ..last }
 }

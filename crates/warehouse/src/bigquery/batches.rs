@@ -61,7 +61,6 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Batches of a dataset.
     pub fn new(spool: LoadStore, options: BigQueryOptions) -> Self {
         Self { spool, options, known: AtomicU64::new(0), making: Mutex::default() }
     }

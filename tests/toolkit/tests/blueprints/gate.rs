@@ -173,7 +173,11 @@ fn each_known_defect_is_found() {
         (&filestore, &placement, "gpu_nodeset: If a reservation is specified"),
         (&filestore, &smt, "gpu_nodeset: node_conf has ThreadsPerCore 2, but enable_smt is not set"),
         (&filestore, &disk, "slurm_login: 'disk_size_gb: "),
-        (&lustre, &used, "slurm_controller: `use` of lustrefs sets no variable of slurm_controller; remove it"),
+        (
+            &lustre,
+            &used,
+            "slurm_controller: `use` of lustrefs sets no variable of slurm_controller; remove it",
+        ),
         (&filestore, &unknown, "gpu_nodeset: enable_public_addresses is not a setting"),
         (&filestore, &many, "gpu_nodeset: enable_public_ips is \"never\", expected bool"),
         (&filestore, &idle, "vars: gpu_range is not used in the blueprint"),

@@ -226,7 +226,10 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let waits = standing(&known.read(), &settings, created);
-    assert!(matches!(waits, PodFinding::Waiting { code: "UNSCHEDULABLE", .. }), "without a required topology the pods wait: {waits:?}");
+    assert!(
+        matches!(waits, PodFinding::Waiting { code: "UNSCHEDULABLE", .. }),
+        "without a required topology the pods wait: {waits:?}"
+    );
     settings.topology = Some(Topology::Required("bed/block".to_owned()));
     let PodFinding::Failed(why) = standing(&known.read(), &settings, created) else { panic!("{known:?}") };
     assert_eq!((why.class, why.code.as_str()), (Class::Input, "TOPOLOGY"));

@@ -62,7 +62,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     bed.until("no job of the name remains", || bed.run("squeue -h -n twice").is_empty());
     assert_eq!((bed.numbers("twice").len(), bed.begun("twice")), (2, 4));
 
-    // Both start: only the claim decides.
+    // Both copies of the job start; the claim lets only one run the benchmark.
     let job = counting(&bed, "both");
     bed.jobs().submit(&job).await.unwrap();
     let (folder, script) = (bed.folder("both"), bed.folder("both").join("job.sh"));
