@@ -57,7 +57,7 @@ pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
 pub use money::Money;
 pub use node_evidence::{GpuEvidence, GpuSamples, NodeEvidence};
 pub use notify::{ChannelNotify, GithubNotify, News, Notify};
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 pub use planted::plant;
 pub use planted::planted;
 pub use program::{CommandLine, Every, OutputFormat, Program, WORLD_FORMATS, pair_rounds};

@@ -1,7 +1,8 @@
-//! Deliberate bugs for the simulator's tests. Without the feature `planted`, no bug exists and every hook is
-//! `false` at compile time.
+//! Deliberate bugs for the simulator's tests. A program that is built with optimizations for release has none: every hook is `false` at
+//! compile time. In development builds a hook is `false` until the simulator plants its bug in the current thread, so that the simulator
+//! and all tests share one build.
 
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 mod on {
     use std::cell::Cell;
 
@@ -20,11 +21,11 @@ mod on {
     }
 }
 
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 pub use on::{plant, planted};
 
-/// Always `false` without the feature `planted`.
-#[cfg(not(feature = "planted"))]
+/// Always `false` in release builds.
+#[cfg(not(debug_assertions))]
 pub const fn planted(_: &str) -> bool {
     false
 }

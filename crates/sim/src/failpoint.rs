@@ -73,7 +73,7 @@ pub const ALL: &[Planted] = &[
     bug("hint_removed_too_early", "the hint is removed before the lease is returned"),
 ];
 
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 mod hunt {
     use super::Planted;
     use crate::{Scenario, run};
@@ -96,5 +96,5 @@ mod hunt {
     }
 }
 
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 pub use hunt::hunt;

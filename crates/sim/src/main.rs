@@ -50,7 +50,7 @@ enum SimCommand {
         runs: Vec<usize>,
     },
     /// Search for every planted bug; each must be caught.
-    #[cfg(feature = "planted")]
+    #[cfg(debug_assertions)]
     Planted {
         /// Maximum seeds per bug.
         #[arg(long, default_value_t = 8000)]
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
                 }
             }
         }
-        #[cfg(feature = "planted")]
+        #[cfg(debug_assertions)]
         SimCommand::Planted { seeds, only, jobs } => planted(seeds, only.as_deref(), jobs),
         SimCommand::Replay { seed, step } => replay(seed, step),
     }
@@ -111,7 +111,7 @@ fn replay(seed: u64, step: bool) -> ExitCode {
     if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-#[cfg(feature = "planted")]
+#[cfg(debug_assertions)]
 fn planted(seeds: u64, only: Option<&str>, jobs: usize) -> ExitCode {
     use std::{
         sync::atomic::{AtomicUsize, Ordering},
