@@ -237,10 +237,13 @@ impl<'a> Measured<'a> {
     }
 }
 
+/// Index of a GPU and name of a link, each if the subject has one.
+type DevicePlace<'a> = (Option<u32>, Option<&'a str>);
+
 /// GPUs and links that a node lacks and another node has. A device that a node has lost is not in the log of any program on the node.
 /// `lacks`: whether a node with this number of devices may lack one.
 fn absent_devices(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> Vec<Subject> {
-    let mut nodes: BTreeMap<&str, BTreeSet<(Option<u32>, Option<&str>)>> = BTreeMap::new();
+    let mut nodes: BTreeMap<&str, BTreeSet<DevicePlace<'_>>> = BTreeMap::new();
     for metric in metrics.iter().filter(|metric| metric.subject.peer.is_none()) {
         let Subject { node, gpu, link, .. } = &metric.subject;
         if let Some(node) = node.as_deref().filter(|_| gpu.is_some() || link.is_some()) {
@@ -249,7 +252,7 @@ fn absent_devices(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> V
     }
     let all: BTreeSet<_> = nodes.values().flatten().copied().collect();
     let absent = |(node, devices): (&&str, &BTreeSet<_>)| {
-        let subject = |(gpu, link): &(Option<u32>, Option<&str>)| Subject {
+        let subject = |(gpu, link): &DevicePlace<'_>| Subject {
             node: Some((*node).into()),
             gpu: *gpu,
             link: link.map(Into::into),
