@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for Labels {
 }
 
 /// Units with a known meaning. Values in any other unit are not judged unless the criteria name the unit.
-const KNOWN_UNITS: [&str; 34] = [
+const KNOWN_UNITS: [&str; 36] = [
     "1",
     "%",
     "C",
@@ -93,6 +93,7 @@ const KNOWN_UNITS: [&str; 34] = [
     "count",
     "generation",
     "lanes",
+    "B",
     "bytes",
     "KiB",
     "MiB",
@@ -108,6 +109,7 @@ const KNOWN_UNITS: [&str; 34] = [
     "1/s",
     "ops/s",
     "IOPS",
+    "Mpps",
     "ns",
     "us",
     "ms",

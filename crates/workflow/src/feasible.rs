@@ -181,6 +181,14 @@ impl FeasibilityFindings {
                 );
                 self.add(FieldSource::Criteria(check), &format!("metrics[{at}].metric"), false, message);
             }
+            if let Some(rule) = without_unit(&command.read, criterion) {
+                let message = format!(
+                    "is missing: the program prints the unit of `{}`, which its options may change, and `{rule}` would apply in any known \
+                     unit; write the unit of `{rule}`",
+                    criterion.metric
+                );
+                self.add(FieldSource::Criteria(check), &format!("metrics[{at}].unit"), true, message);
+            }
         }
         if criteria.bound_bandwidth() {
             let message = "the floors and references are those of nccl-tests, which this check does not run; write `metrics`";
@@ -439,6 +447,27 @@ fn not_measured(bytes: u64, sizes: &[u64]) -> String {
     let near: Vec<_> = below.into_iter().chain(above).collect();
     let near = if near.is_empty() { "nothing".to_owned() } else { near.join(" and ") };
     format!("{} is never measured; the nearest measured sizes are {near}", exact(bytes))
+}
+
+/// The first absolute bound of a criterion that states no unit, if only the output states it: `ib_write_bw` prints MiB/s or Gb/s.
+fn without_unit(read: &OutputFormat, criterion: &MetricCriterion) -> Option<&'static str> {
+    let is_printed = match read {
+        // The unit of a key follows from its name.
+        OutputFormat::Format(format) if format == "key-value" => false,
+        OutputFormat::Format(format) => {
+            let mut known = measure::format(format)?.metrics.iter();
+            known.any(|known| known.unit == "printed" && known.describes(&criterion.metric))
+        }
+        OutputFormat::Declared(rules) => rules["unit"].is_null(),
+    };
+    let bounds = [
+        ("floor", criterion.floor.is_some()),
+        ("ceiling", criterion.ceiling.is_some()),
+        ("equals", criterion.equals.is_some()),
+        ("reference", criterion.reference.is_some()),
+    ];
+    let stated = bounds.into_iter().find(|(_, stated)| *stated).map(|(rule, _)| rule);
+    stated.filter(|_| is_printed && criterion.unit.is_none())
 }
 
 /// Why the direction of a criterion is missing or contradicts the format's, if it does.

@@ -1,6 +1,6 @@
 //! Properties of every format: truncated logs, changed digits and units, prefixes and compression.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use measure::FORMATS;
 use model::{
@@ -162,11 +162,14 @@ fn launcher_prefixes_and_archives_do_not_change_the_reading() {
 
 /// Format, unit in its samples, and the unknown unit that replaces it. Formats that are absent here and from [`UNITS_OF_NAMES`] print no
 /// unit, or only with values that are not read.
-const UNITS: [(&str, &str, &str); 15] = [
+const UNITS: [(&str, &str, &str); 25] = [
     ("nvbandwidth", "(GB/s)", "(XB/s)"),
+    ("nvbandwidth", "(ns)", "(xs)"),
     ("gpu-fryer", "Gflops/s (min", "Xflops/s (min"),
     ("perftest", "[MB/sec]", "[XB/sec]"),
     ("perftest", "[usec]", "[xsec]"),
+    ("perftest", "[Gb/sec]", "[Xb/sec]"),
+    ("perftest", "[Mpps]", "[Xpps]"),
     ("hpcg", "202.6 GF (", "202.6 XF ("),
     ("hpcg", "GFLOP/s rating", "XFLOP/s rating"),
     ("hpl", "Gflops", "Xflops"),
@@ -177,7 +180,14 @@ const UNITS: [(&str, &str, &str); 15] = [
     ("openmetrics", " celsius\n", " xelsius\n"),
     ("ior", "MiB/sec (", "XiB/sec ("),
     ("nvidia-smi", " MHz", " XHz"),
+    ("nvidia-smi", " C<", " X<"),
+    ("nvidia-smi", " C\n", " X\n"),
+    ("nvidia-smi", " W<", " X<"),
+    ("nvidia-smi", " W\n", " X\n"),
     ("github-action-benchmark", "GB/s", "XB/s"),
+    ("github-action-benchmark", "ns/iter", "xs/iter"),
+    ("key-value", "_us=", "_xs="),
+    ("key-value", "_gb_s=", "_xb_s="),
 ];
 
 #[test]
@@ -210,15 +220,26 @@ fn an_unknown_unit_is_kept() {
 }
 
 /// Format, and the text in its samples that identifies a value together with its unit, with another unit.
-const UNITS_OF_NAMES: [(&str, &str, &str); 8] = [
+const UNITS_OF_NAMES: [(&str, &str, &str); 19] = [
     ("gpu-burn", " Gflop/s)", " Xflop/s)"),
     ("gpu-burn", " C ", " X "),
+    ("gpu-fryer", "°C (min", "°X (min"),
+    ("gpu-fryer", "\"flops_avg\"", "\"xlops_avg\""),
     ("training", "iteration (ms)", "iteration (xs)"),
     ("training", "(TFLOP/s/GPU)", "(XFLOP/s/GPU)"),
     ("training", "TFLOPs:", "XFLOPs:"),
     ("elbencho", "MiB/s [last]", "XiB/s [last]"),
+    ("elbencho", "IOPS [last]", "XOPS [last]"),
+    ("elbencho", "IO lat us [avg]", "IO lat xs [avg]"),
+    ("elbencho", "\"bytes\\/s\"", "\"xytes\\/s\""),
+    ("elbencho", "\"iops\"", "\"xops\""),
+    ("elbencho", "\"avg_us\"", "\"avg_xs\""),
     ("fio", "\"bw_bytes\"", "\"bw_xbytes\""),
+    ("fio", "\"iops\"", "\"xops\""),
+    ("fio", "lat_ns\"", "lat_xs\""),
     ("gemm", "\"tflops\"", "\"xflops\""),
+    ("gemm", "\"ms\"", "\"xs\""),
+    ("gemm", "achieved_tflops", "achieved_xflops"),
 ];
 
 /// Without the known unit the value is absent: it is never read in another one.
@@ -240,4 +261,47 @@ fn a_value_whose_name_contains_the_unit_is_absent_with_another_unit() {
         }
         assert!(count > 0, "no sample of {format} contains {unit}");
     }
+}
+
+/// Format, unit of its metrics, and the reason why no text of a log is the unit.
+const UNITS_WITHOUT_TEXT: [(&str, &str, &str); 4] = [
+    ("hpl", "s", "the column is titled `Time`"),
+    ("mdtest", "1/s", "the summary is titled `rate`"),
+    ("nvidia-smi", "generation", "the number of the generation alone"),
+    ("nvidia-smi", "lanes", "`16x`; text other than a number with `x` has no value"),
+];
+
+/// The tables of replacements contain each unit of each sample, so that a format with another unit needs another row.
+#[test]
+fn each_unit_of_the_samples_is_replaced_by_an_unknown_one() {
+    let (mut printed, mut replaced) = (BTreeMap::new(), BTreeSet::new());
+    for sample in samples() {
+        let (format, whole) = (sample.format.name, read(sample.format, &sample.text));
+        let text = String::from_utf8_lossy(&sample.text);
+        for metric in
+            whole.metrics.iter().filter(|metric| !matches!(&*metric.unit, "1" | "count" | "unknown"))
+        {
+            printed.entry((format, metric.unit.to_string())).or_insert(sample.name.clone());
+        }
+        let rows = UNITS.iter().chain(&UNITS_OF_NAMES).filter(|(name, _, _)| *name == format);
+        for (_, unit, other) in rows {
+            let changed = read(sample.format, text.replace(unit, other).as_bytes());
+            let lost: Vec<_> = whole.metrics.iter().filter(|it| !changed.metrics.contains(it)).collect();
+            let units: BTreeSet<_> = lost.iter().map(|metric| (format, metric.unit.to_string())).collect();
+            // A line that is read as a whole loses its values in all units. Otherwise several changed units do not show which of them is
+            // examined.
+            let are_absent = lost.iter().all(|it| changed.metrics.iter().all(|other| other.name != it.name));
+            if units.len() == 1 || are_absent || changed.ended != LogEnd::Complete {
+                replaced.extend(units);
+            }
+        }
+    }
+    for (format, unit, reason) in UNITS_WITHOUT_TEXT {
+        assert!(
+            !reason.is_empty() && printed.remove(&(format, unit.to_owned())).is_some(),
+            "unneeded: {format}, {unit}"
+        );
+    }
+    printed.retain(|key, _| !replaced.contains(key));
+    assert!(printed.is_empty(), "units without a replacement, each with a sample: {printed:#?}");
 }

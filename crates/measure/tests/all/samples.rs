@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests read files")]
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use measure::FORMATS;
 
@@ -46,6 +46,54 @@ fn metrics_and_findings_are_in_the_registry() {
             });
             assert!(known, "{}: {}", sample.name, finding.code);
         }
+    }
+}
+
+/// Units that a program prints and no parser converts, by format: `MB/sec` of old versions of perftest means MiB/s, gpu-fryer prints FLOP/s as
+/// JSON and GFLOP/s as text, and imports print units of other programs. Criteria that judge such a value name its unit.
+const UNKNOWN_UNITS: [(&str, &str); 7] = [
+    ("bmf", "unknown"),
+    ("github-action-benchmark", "ns/iter"),
+    ("github-action-benchmark", "unknown"),
+    ("gpu-fryer", "FLOP/s"),
+    ("openmetrics", "celsius"),
+    ("perftest", "MB/sec"),
+    ("perftest", "unknown"),
+];
+
+/// Criteria without `unit` judge every other value.
+#[test]
+fn the_units_of_the_registry_and_of_the_samples_are_known() {
+    let samples = samples();
+    let readings: Vec<_> =
+        samples.iter().map(|sample| (sample.format.name, read(sample.format, &sample.text))).collect();
+    let mut metric = readings[0].1.metrics[0].clone();
+    for (format, known) in
+        FORMATS.iter().flat_map(|format| format.metrics.iter().map(move |known| (format, known)))
+    {
+        metric.unit = known.unit.into();
+        let printed = matches!(known.unit, "printed" | "unknown");
+        assert!(printed || metric.has_known_unit(), "{}: {} in `{}`", format.name, known.name, known.unit);
+    }
+    let mut unknown = BTreeSet::new();
+    for (format, reading) in &readings {
+        let metrics = reading.metrics.iter().filter(|metric| !metric.has_known_unit());
+        unknown.extend(metrics.map(|metric| (*format, metric.unit.to_string())));
+    }
+    // The unit of a key follows from its suffix: `odd_widgets` has none.
+    assert!(
+        unknown.remove(&("key-value", "unknown".to_owned()))
+            && unknown.remove(&("openmetrics", "unknown".to_owned()))
+    );
+    let expected: BTreeSet<_> = UNKNOWN_UNITS.map(|(format, unit)| (format, unit.to_owned())).into();
+    assert_eq!(unknown, expected);
+    for suffix in [
+        "seconds", "percent", "tflops", "gflops", "bytes", "count", "watts", "ratio", "mhz", "ms", "us",
+        "ns", "c", "mib_s", "gib_s", "gb_s",
+    ] {
+        let log = format!("value_{suffix}=1\nPROBE_PASS\n");
+        let reading = read(measure::format("key-value").unwrap(), log.as_bytes());
+        assert!(reading.metrics[0].has_known_unit(), "{suffix}: {:?}", reading.metrics[0].unit);
     }
 }
 
@@ -95,6 +143,70 @@ fn every_format_has_a_sample_and_a_description() {
             "{}",
             format.name
         );
+    }
+}
+
+/// A folder of another name would be read by no test.
+#[test]
+fn every_file_of_the_samples_is_a_sample_of_a_format() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples");
+    let mut files = 0;
+    for entry in fs::read_dir(&folder).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            assert!(FORMATS.iter().any(|format| format.name == name), "{name} is not a format");
+            for file in fs::read_dir(entry.path()).unwrap() {
+                let file = file.unwrap();
+                assert!(file.file_type().unwrap().is_file(), "{}", file.path().display());
+                files += 1;
+            }
+        } else {
+            assert_eq!(entry.file_name(), "README.md");
+        }
+    }
+    assert_eq!(files, samples().len());
+}
+
+/// Formats whose programs print no version and have none in the name of a sample. `tests/samples/README.md` states what their samples
+/// vary instead.
+const WITHOUT_VERSION: [&str; 8] = [
+    "bmf",
+    "gemm",
+    "github-action-benchmark",
+    "gpu-burn",
+    "kernel-log",
+    "key-value",
+    "openmetrics",
+    "training",
+];
+/// Formats of documents, not of a program.
+const IMPORTS: [&str; 3] = ["bmf", "github-action-benchmark", "openmetrics"];
+
+#[test]
+fn every_parser_has_samples_of_two_versions() {
+    let samples = samples();
+    for format in FORMATS.iter().filter(|format| format.name != "nccl-tests") {
+        let own: Vec<_> = samples.iter().filter(|sample| sample.format.name == format.name).collect();
+        let printed: BTreeSet<_> =
+            own.iter().filter_map(|sample| read(format, &sample.text).version).collect();
+        if WITHOUT_VERSION.contains(&format.name) {
+            assert!(printed.is_empty(), "{} prints a version: {printed:?}", format.name);
+            assert!(
+                own.len() >= 2 || IMPORTS.contains(&format.name),
+                "{}: {} samples",
+                format.name,
+                own.len()
+            );
+            continue;
+        }
+        let named = own.iter().filter_map(|sample| {
+            let (_, file) = sample.name.split_once('/')?;
+            let version = file.split('-').next()?;
+            version.starts_with(|c: char| c.is_ascii_digit()).then(|| version.to_owned())
+        });
+        let versions = if printed.len() >= 2 { printed } else { named.collect() };
+        assert!(versions.len() >= 2, "{}: {versions:?}", format.name);
     }
 }
 

@@ -197,6 +197,52 @@ async fn a_drained_node_stays_listed_after_more_runs_than_the_page_reads() {
     }
 }
 
+/// The stored verdict does not exist here; the record of a verdict lists at most 100 suspects, and all of them are in the stored one.
+#[tokio::test]
+async fn the_suspects_of_a_verdict_are_those_of_its_record() {
+    use model::{Cluster, Fact, Node, VerdictSuspect};
+    use run_index::NodeState;
+    use test_support::good_run::{cluster, job_done, logs, verdict, workflow};
+
+    let suspect = |node: &str| VerdictSuspect {
+        node: node.to_owned(),
+        evidence: vec!["gpu 3: gemm".to_owned(), String::new()],
+    };
+    let nodes = (0..120).map(|node| Node::new(format!("n{node}"), 8)).collect();
+    let hall = Cluster { name: "hall".to_owned(), nodes, ..cluster() };
+    let states = async |count: usize, object: Option<serde_json::Value>| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        if let Some(object) = object {
+            store.create("v", serde_json::to_vec(&object).unwrap().into()).await.unwrap();
+        }
+        let Fact::VerdictReached(mut reached) = verdict(model::Verdict::Fail) else { unreachable!() };
+        reached.suspects = (0..count).map(|node| suspect(&format!("n{node}.hall.example"))).collect();
+        let facts = vec![Fact::ClusterReady(hall.clone()), job_done(), logs(), Fact::VerdictReached(reached)];
+        crate::support::run_on_existing(&store, "night-1", SystemClock.now(), workflow(), facts).await;
+        dashboard_of(store).view.nodes(None, 9).await.unwrap().nodes
+    };
+    let found = states(1, None).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((found[0].node.as_str(), found[0].state), ("n0", NodeState::Suspected));
+    assert_eq!(found[0].changes[0].evidence, ["gpu 3: gemm"]);
+    let all: Vec<_> = (0..120)
+        .map(|node| {
+            serde_json::json!({
+                "rank": null, "bus_id": null, "host": format!("n{node}"), "gpu": 3, "evidence": ["gemm"], "confidence": 0.9,
+            })
+        })
+        .collect();
+    let stored = serde_json::json!({
+        "schema": "burnin/verdict/v1", "verdict": "fail", "reasons": [], "suspects": all, "criteria": "c", "judged_by": {"metrics": []},
+    });
+    // A full list, and the empty one of an earlier version.
+    for count in [100, 0] {
+        let found = states(count, Some(stored.clone())).await;
+        assert_eq!(found.len(), 120, "{count} in the record");
+        assert!(found.iter().all(|node| node.changes[0].evidence == ["gpu 3: gemm"]), "{found:?}");
+    }
+}
+
 #[tokio::test]
 async fn runs_with_results_against_nodes_are_read_beyond_the_limit() {
     use model::{RunId, Verdict};

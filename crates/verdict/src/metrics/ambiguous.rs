@@ -15,6 +15,10 @@ pub(super) fn has_one_value_per_key(reading: &Reading) -> bool {
     reading.format.as_deref() == Some("key-value")
 }
 
+/// Usual causes: several ranks print to one log without their numbers, or a program repeats its measurement.
+const NEXT_STEP: &str = "print each key once, end each measurement with a line such as `CHECK_PASS`, begin each line with the number of its rank as \
+                         `srun --label` and `mpirun --tag-output` do, or read rank and labels by named groups of `row` in `read:`";
+
 /// Reports values of judged keys that contradict another value of the same key and subject: the log does not state which of them is the
 /// result. A key is judged if a criterion selects it: without one it has no direction, so that no baseline has it.
 pub(super) fn judge(
@@ -40,10 +44,7 @@ pub(super) fn judge(
         contradictions.extend(contradicting(metrics.iter().filter(is_judged).copied()));
     }
     if !contradictions.is_empty() {
-        let text = format!(
-            "different values of one metric: {}; print each key once, or end each measurement with a line such as `CHECK_PASS`",
-            listed(contradictions)
-        );
+        let text = format!("different values of one metric: {}; {NEXT_STEP}", listed(contradictions));
         found.add(Verdict::Inconclusive, "AMBIGUOUS", text);
     }
 }

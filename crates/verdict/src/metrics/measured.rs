@@ -108,12 +108,18 @@ impl<'a> Measured<'a> {
         let seen: BTreeSet<_> = metrics.iter().map(|metric| SubjectPlace::of_metric(metric)).collect();
         if let Some(expected) = criterion.subjects.filter(|expected| *expected as usize != seen.len()) {
             let mut text = format!("{name} is measured for {} instead of {expected} subjects", seen.len());
-            if self.is_of_gpus() && seen.len() < expected as usize {
-                let absent = absent_gpus(metrics, |_, _| true);
+            if seen.len() < expected as usize {
+                let absent = match metrics.first().map(|metric| metric.scope) {
+                    Some(Scope::Rank) => absent_ranks(metrics, expected),
+                    Some(Scope::Node) => absent_nodes(metrics, reading),
+                    _ => absent_devices(metrics, |_, _| true),
+                };
                 let mut absent: Vec<_> = absent.iter().map(ToString::to_string).collect();
-                absent.extend(
-                    evidence.gpus.iter().flat_map(|stated| fewer_than_stated(&seen, reading, stated)),
-                );
+                if self.is_of_gpus() {
+                    absent.extend(
+                        evidence.gpus.iter().flat_map(|stated| fewer_than_stated(&seen, reading, stated)),
+                    );
+                }
                 if !absent.is_empty() {
                     text += &format!(": {}", listed(absent));
                 }
@@ -127,7 +133,7 @@ impl<'a> Measured<'a> {
             if criterion.subjects.is_none() {
                 let lacks =
                     |node: &str, count| evidence.gpus.is_none_or(|stated| !stated.has_only(node, count));
-                missing.extend(absent_gpus(metrics, lacks));
+                missing.extend(absent_devices(metrics, lacks));
             }
             if !missing.is_empty() {
                 let missing = listed(missing.iter().map(ToString::to_string).collect());
@@ -231,21 +237,49 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// GPUs that a node lacks and another node has. A GPU that a node has lost is not in the log of any program on the node.
-/// `lacks`: whether a node with this number of GPUs may lack one.
-fn absent_gpus(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> Vec<Subject> {
-    let mut nodes: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
-    for metric in metrics {
-        if let (Some(node), Some(gpu)) = (metric.subject.node.as_deref(), metric.subject.gpu) {
-            nodes.entry(node).or_default().insert(gpu);
+/// Index of a GPU and name of a link, each if the subject has one.
+type DevicePlace<'a> = (Option<u32>, Option<&'a str>);
+
+/// GPUs and links that a node lacks and another node has. A device that a node has lost is not in the log of any program on the node.
+/// `lacks`: whether a node with this number of devices may lack one.
+fn absent_devices(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> Vec<Subject> {
+    let mut nodes: BTreeMap<&str, BTreeSet<DevicePlace<'_>>> = BTreeMap::new();
+    for metric in metrics.iter().filter(|metric| metric.subject.peer.is_none()) {
+        let Subject { node, gpu, link, .. } = &metric.subject;
+        if let Some(node) = node.as_deref().filter(|_| gpu.is_some() || link.is_some()) {
+            nodes.entry(node).or_default().insert((*gpu, link.as_deref()));
         }
     }
-    let all: BTreeSet<u32> = nodes.values().flatten().copied().collect();
-    let absent = |(node, gpus): (&&str, &BTreeSet<u32>)| {
-        let subject = |gpu: &u32| Subject { node: Some((*node).into()), ..Subject::gpu(*gpu) };
-        all.difference(gpus).map(subject).collect::<Vec<_>>()
+    let all: BTreeSet<_> = nodes.values().flatten().copied().collect();
+    let absent = |(node, devices): (&&str, &BTreeSet<_>)| {
+        let subject = |(gpu, link): &DevicePlace<'_>| Subject {
+            node: Some((*node).into()),
+            gpu: *gpu,
+            link: link.map(Into::into),
+            ..Subject::default()
+        };
+        all.difference(devices).map(subject).collect::<Vec<_>>()
     };
-    nodes.iter().filter(|(node, gpus)| lacks(node, gpus.len())).flat_map(absent).collect()
+    nodes.iter().filter(|(node, devices)| lacks(node, devices.len())).flat_map(absent).collect()
+}
+
+/// Nodes without a value that other metrics of the log name.
+fn absent_nodes(metrics: &[&Metric], reading: &Reading) -> Vec<Subject> {
+    let seen: BTreeSet<_> = metrics.iter().filter_map(|metric| metric.subject.node.as_deref()).collect();
+    let all: BTreeSet<_> =
+        reading.metrics.iter().filter_map(|metric| metric.subject.node.as_deref()).collect();
+    let absent = all.difference(&seen).filter(|_| !seen.is_empty());
+    absent.map(|node| Subject { node: Some((*node).into()), ..Subject::default() }).collect()
+}
+
+/// Ranks without a value, if each of the `expected` ranks has one; none if a value has no rank or a higher one.
+fn absent_ranks(metrics: &[&Metric], expected: u32) -> Vec<Subject> {
+    let ranks: Option<BTreeSet<u32>> = metrics.iter().map(|metric| metric.subject.rank).collect();
+    let Some(ranks) = ranks.filter(|ranks| ranks.last().is_some_and(|last| *last < expected)) else {
+        return Vec::new();
+    };
+    let absent = (0..expected).filter(|rank| !ranks.contains(rank));
+    absent.map(|rank| Subject { rank: Some(rank), ..Subject::default() }).collect()
 }
 
 /// Nodes with fewer GPUs than stated, such as `7 of 8 GPUs of node n1`. `seen`: measured or listed subjects.

@@ -37,6 +37,38 @@ fn a_gpu_that_only_one_node_lacks_is_missing() {
     assert_eq!(judgement.reasons[0].text, "copy is not measured for node n2, gpu 7");
 }
 
+/// A number of subjects states which links, ranks or nodes exist, if the rest of the log shows their names.
+#[test]
+fn the_reason_names_the_links_ranks_and_nodes_without_a_value() {
+    let of = |scope: Scope, subject: Subject| Metric { scope, subject, ..healthy().metrics[0].clone() };
+    let node = |name: &str| Subject { node: Some(name.into()), ..Subject::default() };
+    let reading = |metrics: Vec<Metric>| Reading { metrics, gpus: Vec::new(), ..healthy() };
+    let text = |reading: &Reading, subjects: u32| {
+        let judgement =
+            by(reading, MetricCriterion { subjects: Some(subjects), floor: Some(1.0), ..criterion() });
+        assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["NOT_MEASURED"]));
+        judgement.reasons[0].text.clone()
+    };
+    let port = |name: &str, link: &str| of(Scope::Link, Subject { link: Some(link.into()), ..node(name) });
+    let links = vec![
+        port("n1", "mlx5_0"),
+        port("n1", "mlx5_1"),
+        port("n2", "mlx5_0"),
+        port("n3", "mlx5_1"),
+        port("n3", "mlx5_0"),
+    ];
+    let expected = "copy is measured for 5 instead of 6 subjects: node n2, link mlx5_1";
+    assert_eq!(text(&reading(links), 6), expected);
+    let rank = |rank: u32| of(Scope::Rank, Subject { rank: Some(rank), ..Subject::default() });
+    let ranks = |numbers: &[u32]| reading(numbers.iter().map(|number| rank(*number)).collect());
+    let expected = "copy is measured for 3 instead of 5 subjects: rank 2; rank 4";
+    assert_eq!(text(&ranks(&[0, 3, 1]), 5), expected);
+    assert_eq!(text(&ranks(&[0, 9]), 5), "copy is measured for 2 instead of 5 subjects", "another numbering");
+    let other = |name: &str| Metric { name: "load".into(), ..of(Scope::Node, node(name)) };
+    let nodes = vec![of(Scope::Node, node("n1")), other("n1"), other("n2"), of(Scope::Node, node("n3"))];
+    assert_eq!(text(&reading(nodes), 3), "copy is measured for 2 instead of 3 subjects: node n2");
+}
+
 /// The criteria bound no metric of GPUs: the verdict follows from findings.
 #[test]
 fn a_diagnosis_that_does_not_list_a_stated_gpu_is_inconclusive() {

@@ -358,6 +358,26 @@ fn two_values_of_one_metric_never_pass() {
     assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["AMBIGUOUS"]));
     let text = &judgement.reasons[0].text;
     assert!(text.contains("4.2 us (line 1) and 3.9 us (line 3)"), "{text}");
+    // The next steps that the reason names, each with a log or declaration that follows it.
+    for step in ["`CHECK_PASS`", "`srun --label`", "`mpirun --tag-output`", "`row` in `read:`"] {
+        assert!(text.contains(step), "{text}");
+    }
+    for prefix in ["{}: ", "[1,{}]<stdout>:"] {
+        let lines = [(0, "rtt_us=4.2"), (1, "rtt_us=3.9"), (0, "CHECK_PASS"), (1, "CHECK_PASS")];
+        let lines = lines.map(|(rank, line)| format!("{}{line}\n", prefix.replace("{}", &rank.to_string())));
+        let ranks = log(&lines.concat());
+        assert_eq!(ranks.metrics.iter().map(|it| it.subject.rank).collect::<Vec<_>>(), [Some(0), Some(1)]);
+        let judgement = by(&ranks, bounded.clone());
+        assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Pass, vec!["METRICS_GOOD"]), "{prefix}");
+    }
+    let declaration: measure::Declaration = serde_json::from_value(serde_json::json!({
+        "row": r"^rank (?P<rank>\d+): rtt_us=(?P<value>\S+)$", "end": "^CHECK_PASS$",
+        "name": "kv.rtt_us", "unit": "us", "better": "lower", "scope": "rank",
+    }))
+    .unwrap();
+    let declared = declaration.check(true).unwrap();
+    let ranks = declared.read(&b"rank 0: rtt_us=4.2\nrank 1: rtt_us=3.9\nCHECK_PASS\n"[..]).unwrap();
+    assert_eq!(by(&ranks, bounded.clone()).verdict, Verdict::Pass);
     assert_eq!(
         by(&log("rtt_us=4.2\nrtt_us=4.2\nCHECK_PASS\n"), bounded.clone()).verdict,
         Verdict::Pass,

@@ -19,6 +19,14 @@ fn read(text: &str) -> Result<(Workflow, Vec<String>), Vec<String>> {
         .unwrap();
     fs::write(folder.path().join("other.yaml"), "name: other\nmetrics: [{metric: hpl.gflops, floor: 9}]\n")
         .unwrap();
+    let of_rate = [
+        ("rate", "perftest.write.bandwidth, floor: 360"),
+        ("gbits", "perftest.write.bandwidth, floor: 360, unit: Gb/s"),
+    ];
+    for (name, metric) in of_rate.into_iter().chain([("key", "kv.rtt_us, ceiling: 5")]) {
+        let criteria = format!("name: {name}\nmetrics: [{{metric: {metric}}}]\n");
+        fs::write(folder.path().join(format!("{name}.yaml")), criteria).unwrap();
+    }
     for rule in ["off", "judged", "required"] {
         let criteria = format!("name: evidence\ndata_only: true\nevidence: {rule}\n");
         fs::write(folder.path().join(format!("{rule}.yaml")), criteria).unwrap();
@@ -220,6 +228,22 @@ fn problems_of_a_command_name_the_field() {
     }
 }
 
+/// `ib_write_bw` without `--report_gbits` prints MiB/s: a slow link would exceed a floor in Gb/s.
+#[test]
+fn a_bound_without_a_unit_is_a_warning_if_the_program_prints_the_unit() {
+    let warnings = |format: &str, criteria: &str| {
+        let check = format!("name: a, command: [x], every: node, read: {format}, criteria: {criteria}.yaml");
+        read(&format!("{HEAD}checks: [{{{check}}}]\n")).unwrap().1.join("\n")
+    };
+    let expected = "rate.yaml:2:11: metrics[0].unit: is missing: the program prints the unit of `perftest.write.bandwidth`";
+    let found = warnings("perftest", "rate");
+    assert!(found.contains(expected) && found.contains("write the unit of `floor`"), "{found}");
+    for (format, criteria) in [("perftest", "gbits"), ("key-value", "key")] {
+        let found = warnings(format, criteria);
+        assert!(!found.contains("unit"), "{criteria}: {found}");
+    }
+}
+
 #[test]
 fn an_element_of_a_list_is_set_by_its_name_or_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -303,26 +327,85 @@ fn the_shipped_suites_run_on_every_existing_kind_of_cluster() {
     }
 }
 
+/// A shipped suite on the shipped Slurm cluster.
+fn suite(name: &str, settings: &[&str]) -> Workflow {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/slurm.yaml");
+    let mut document = fs::read_to_string(&file).unwrap();
+    let at = document.find("\nbenchmark:").unwrap();
+    let end = document[at + 1..].find("\n\n").map_or(document.len(), |end| at + 1 + end);
+    document.replace_range(at..end, &format!("\nsuite: suites/{name}.yaml\n"));
+    let document = workflow::YamlDocument::parse(&file.display().to_string(), &document).unwrap();
+    let settings: Vec<_> = settings.iter().map(|setting| setting.parse().unwrap()).collect();
+    workflow::resolve_document(document, &file, None, &settings, None).unwrap().workflow
+}
+
 #[test]
 fn the_suites_of_nights_and_acceptance_require_evidence_of_each_node() {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/slurm.yaml");
-    for suite in ["nightly", "acceptance"] {
-        let mut document = fs::read_to_string(&file).unwrap();
-        let at = document.find("\nbenchmark:").unwrap();
-        let end = document[at + 1..].find("\n\n").map_or(document.len(), |end| at + 1 + end);
-        document.replace_range(at..end, &format!("\nsuite: suites/{suite}.yaml\n"));
-        let document = workflow::YamlDocument::parse(&file.display().to_string(), &document).unwrap();
-        let setting = ["checks.memory.criteria=../criteria/gpu-memory.yaml".parse().unwrap()];
-        for settings in [&[][..], &setting] {
-            let resolved = workflow::resolve_document(document.clone(), &file, None, settings, None).unwrap();
-            for check in &resolved.workflow.checks {
+    for name in ["nightly", "acceptance"] {
+        for settings in [&[][..], &["checks.memory.criteria=../criteria/gpu-memory.yaml"]] {
+            for check in &suite(name, settings).checks {
                 let expected = match check.name.as_str() {
                     "memory" if !settings.is_empty() => model::EvidenceRule::Judged,
                     _ => model::EvidenceRule::Required,
                 };
-                assert_eq!(check.benchmark.criteria.evidence, expected, "{suite}: {}", check.name);
+                assert_eq!(check.benchmark.criteria.evidence, expected, "{name}: {}", check.name);
             }
         }
+    }
+}
+
+/// Verdict, codes and texts of the reasons, and number of suspects of a diagnosis by the criteria of a suite, without hardware evidence.
+fn diagnosed(workflow: &Workflow, document: &serde_json::Value) -> (model::Verdict, String, usize) {
+    let check = workflow.checks.iter().find(|check| check.name == "diagnostics").unwrap();
+    let criteria = model::Criteria { evidence: model::EvidenceRule::Off, ..check.benchmark.criteria.clone() };
+    let reading = measure::read(document.to_string().as_bytes()).unwrap();
+    let standard = verdict::Standard { criteria: Some(&criteria), ..Default::default() };
+    let judgement =
+        verdict::judge(&verdict::RunEvidence::of(&reading, &verdict::Clues::default()), &standard);
+    let reasons = judgement.reasons.iter().map(|reason| format!("{} {}\n", reason.code, reason.text));
+    (judgement.verdict, reasons.collect(), judgement.suspects.len())
+}
+
+/// DCGM leaves out plug-ins that it does not support on a GPU (NVIDIA/DCGM#55, #139).
+#[test]
+fn the_diagnostics_of_acceptance_never_pass_without_one_of_their_tests() {
+    use model::Verdict::{Inconclusive, Pass};
+    let acceptance = suite("acceptance", &[]);
+    let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../measure/tests/samples/dcgm-diag");
+    let sample = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(samples.join(name)).unwrap()).unwrap()
+    };
+    let disabled = sample("4.5.2-gb10-level2-plugins-allowed.json");
+    let (verdict, reasons, suspects) = diagnosed(&acceptance, &disabled);
+    assert_eq!((verdict, suspects), (Inconclusive, 0), "persistence mode is no fault: {reasons}");
+    assert!(!reasons.contains("NOT_MEASURED"), "{reasons}");
+    let mut healthy = disabled;
+    let software = &mut healthy["DCGM Diagnostic"]["test_categories"][0]["tests"][0];
+    software["results"] = serde_json::json!([{"entity_group": "GPU", "entity_id": 0, "status": "Pass"}]);
+    software["test_summary"] = serde_json::json!({"status": "Pass"});
+    let (verdict, reasons, _) = diagnosed(&acceptance, &healthy);
+    assert_eq!(verdict, Pass, "{reasons}");
+    for (category, metric) in ["dcgm.software", "dcgm.memory", "dcgm.pcie"].iter().enumerate() {
+        let mut omitted = healthy.clone();
+        omitted["DCGM Diagnostic"]["test_categories"].as_array_mut().unwrap().remove(category);
+        let (verdict, reasons, suspects) = diagnosed(&acceptance, &omitted);
+        assert_eq!((verdict, suspects), (Inconclusive, 0), "{metric}: {reasons}");
+        assert!(reasons.contains(&format!("NOT_MEASURED {metric} is not in the log")), "{reasons}");
+    }
+    let (verdict, reasons, _) = diagnosed(&acceptance, &sample("4.5.2-gb10-level2-plugins-gated.json"));
+    assert!(verdict == Inconclusive && reasons.contains("UNMEASURABLE"), "{reasons}");
+
+    let older = suite("acceptance", &["checks.diagnostics.criteria=../criteria/diagnostics-3-evidence.yaml"]);
+    let result =
+        |name: &str| serde_json::json!({"name": name, "results": [{"gpu_ids": "0", "status": "PASS"}]});
+    let document = |tests: &[&str]| {
+        let tests: Vec<_> = tests.iter().map(|name| result(name)).collect();
+        serde_json::json!({"DCGM GPU Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}})
+    };
+    assert_eq!(diagnosed(&older, &document(&["GPU Memory", "PCIe"])).0, Pass);
+    for tests in [["GPU Memory"], ["PCIe"]] {
+        let (verdict, reasons, _) = diagnosed(&older, &document(&tests));
+        assert!(verdict == Inconclusive && reasons.contains("NOT_MEASURED"), "{tests:?}: {reasons}");
     }
 }
 
