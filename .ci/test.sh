@@ -8,15 +8,20 @@ export CARGO_TERM_COLOR=never
 gates=(setup fmt style rooms deny lint docs schemas unit sim rehearsal dashboard images delivery doctest
   infra slurm ansible chart package hosts kill bigquery gateway kubernetes quickstart)
 (($# == 0)) || gates=("$@")
-# These gates mostly wait for daemons. They run in the background, one after the other, after `style` has built all programs. Their
-# packages are installed by `setup`, because two gates cannot install packages at the same time. quickstart runs alone: it has a
-# time limit.
-background=(infra slurm ansible chart package hosts kill bigquery gateway)
+# These gates mostly wait for daemons. After `style` has built all programs, each line runs in the background, one gate after the other.
+# Their packages are installed by `setup`, because two gates cannot install packages at the same time. quickstart runs alone: it has a time
+# limit.
+lanes=(
+  "infra ansible hosts gateway"
+  "slurm chart kill bigquery package"
+)
 export BURNIN_GATES="${gates[*]}"
+# Only the imported modules of Python packages are worth compiling. Options of pip that begin with `no` take a false value.
+export PIP_NO_COMPILE=false
 skipped=()
 started=$SECONDS
 results=$(mktemp -d)
-lane=
+running=()
 trap 'rm -rf "$results"' EXIT
 
 # Runs a gate. Returns 0, 1, or 77 if it cannot run here; the gate has printed the reason.
@@ -32,12 +37,12 @@ run() {
   return "$status"
 }
 
-is_in_background() { [[ -n $lane && " ${background[*]} " == *" $1 "* ]]; }
+is_in_background() { ((${#running[@]} > 0)) && [[ " ${lanes[*]} " == *" $1 "* ]]; }
 
-# Starts the selected background gates.
-start_background() {
+# Runs those of the gates that are selected.
+run_lane() {
   local gate
-  for gate in "${background[@]}"; do
+  for gate; do
     [[ " ${gates[*]} " == *" $gate "* ]] || continue
     [[ ! -e $results/stopped ]] || return 0
     # Renamed at the end, so that a file under its final name is complete.
@@ -48,7 +53,7 @@ start_background() {
 # Fails if a background gate failed.
 background_passed() {
   local gate
-  for gate in "${background[@]}"; do
+  for gate in ${lanes[*]}; do
     [[ -f $results/$gate && $(<"$results/$gate") == 1 ]] || continue
     cat "$results/$gate.output"
     return 1
@@ -58,17 +63,17 @@ background_passed() {
 # Prints the output of a background gate, and returns its status.
 await() {
   while [[ ! -e $results/$1 ]]; do
-    kill -0 "$lane" 2>/dev/null || [[ -e $results/$1 ]] || return 1
+    kill -0 "${running[@]}" 2>/dev/null || [[ -e $results/$1 ]] || return 1
     sleep 1
   done
   cat "$results/$1.output"
   return "$(cat "$results/$1")"
 }
 
-# Exits after the current background gate has ended: otherwise its processes would remain.
+# Exits after the current background gates have ended: otherwise their processes would remain.
 stop() {
   : >"$results/stopped"
-  [[ -z $lane ]] || wait "$lane" || true
+  ((${#running[@]} == 0)) || wait "${running[@]}" || true
   exit 1
 }
 
@@ -93,8 +98,10 @@ for gate in "${gates[@]}"; do
   fi
   if [[ $gate == style ]]; then
     export BURNIN_BUILT=1
-    start_background &
-    lane=$!
+    for lane in "${lanes[@]}"; do
+      run_lane $lane &
+      running+=("$!")
+    done
   fi
 done
 echo "gates: $((${#gates[@]} - ${#skipped[@]})) passed, 0 failed, ${#skipped[@]} skipped ${skipped[*]:+(${skipped[*]})} in $((SECONDS - started)) s"
