@@ -84,7 +84,7 @@ class CloudBuild(unittest.TestCase):
         self.assertEqual(updated, {f"burnin-{name}": image for name, image in pushed.items() if name != "agent"})
 
     def test_a_skipped_or_failed_gate_ends_the_build(self):
-        for status, expected in ((77, "FAILED, because BURNIN_SKIPPED=fail"), (1, "FAILED after")):
+        for status, expected in ((77, "FAILED, because BURNIN_SKIPPED=fail"), (1, "FAILED; the following gates did not run")):
             with self.subTest(status):
                 shutil.rmtree(self.workspace)
                 self.workspace.mkdir()
