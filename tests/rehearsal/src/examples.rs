@@ -1,7 +1,7 @@
 //! Executes the examples of docs/TRIGGERS.md on the running deployment: the cron line with `burnin`, both of gcloud, the Python and the Go
 //! program, and a build of a Cloud Build trigger. GitHub's webhook is part of each rehearsal.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -42,6 +42,19 @@ fn example(language: &str) -> Result<&'static str, String> {
     block
         .map(|(text, _)| text)
         .ok_or_else(|| format!("docs/TRIGGERS.md: no block in the language {language}"))
+}
+
+/// Examples of docs/TRIGGERS.md, by name.
+pub struct Examples {
+    pub executed: Vec<&'static str>,
+    /// Examples whose program is missing on this host, with the program.
+    pub skipped: Vec<&'static str>,
+}
+
+impl fmt::Display for Examples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "executed examples of triggers: {}", self.executed.join(", "))
+    }
 }
 
 /// A value of the first example, `name: value`.
@@ -113,11 +126,11 @@ pub fn prepare(rehearsal: &Rehearsal) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Executes each example. Returns their names.
+/// Executes each example whose program exists on this host.
 ///
 /// # Errors
 /// Returns an error if an example fails, or starts no run that passes.
-pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, Failed> {
+pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<Examples, Failed> {
     let ledger = outcomes::ledger(rehearsal)?;
     let before = ledger.runs().await.map_err(|error| error.to_string())?.len();
     let (trigger, image) = (value("trigger")?, value("image")?);
@@ -154,7 +167,7 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
         command
     };
 
-    let mut executed = vec!["a Cloud Build trigger"];
+    let (mut executed, mut skipped) = (vec!["a Cloud Build trigger"], Vec::new());
     built(rehearsal, trigger, image)?;
     let cron = example("cron")?.replace("http://127.0.0.1:8080", &url);
     let cron = cron.replace("/var/lib/burnin", "data").replace("/var/log/burnin.log", "burnin.log");
@@ -184,10 +197,10 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
             run("the Go example", &mut command("go", &["run", "example.go"])).await?;
             executed.push("Go");
         } else {
-            println!("skipped: the example of Go, because go is missing");
+            skipped.push("the example of Go, because go is missing");
         }
     } else {
-        println!("skipped: the examples of gcloud, Python and Go, because gcloud is missing");
+        skipped.push("the examples of gcloud, an offered cluster, Python and Go, because gcloud is missing");
     }
     let count = before + executed.len();
     let states = until(rehearsal, "the runs of the examples are closed", PATIENCE, async || {
@@ -239,7 +252,7 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<String, 
             return Err(format!("{}: unexpected image {:?}", state.run, state.workflow.image));
         }
     }
-    Ok(format!("executed examples of triggers: {}", executed.join(", ")))
+    Ok(Examples { executed, skipped })
 }
 
 /// Publishes the builds of a trigger, as Cloud Build's own account: a failed build, which starts no run, and twice a

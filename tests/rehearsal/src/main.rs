@@ -88,6 +88,28 @@ enum Part {
     Load,
 }
 
+/// Exit code of a gate of which a part cannot run on this host. With `BURNIN_SKIPPED=fail` .ci/test.sh then fails.
+const SKIPPED: u8 = 77;
+
+/// Result of the selected parts.
+#[derive(Default)]
+struct Outcome {
+    /// Wrong results.
+    wrong: Vec<String>,
+    /// Parts that cannot run on this host, each with the reason.
+    skipped: Vec<&'static str>,
+}
+
+impl Outcome {
+    fn code(&self) -> u8 {
+        match (self.wrong.is_empty(), self.skipped.is_empty()) {
+            (false, _) => 1,
+            (true, false) => SKIPPED,
+            (true, true) => 0,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
@@ -99,10 +121,10 @@ fn main() -> ExitCode {
         }
     };
     match runtime.block_on(rehearse(&arguments)) {
-        Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
-        Ok(wrong) => {
-            wrong.iter().for_each(|what| println!("{what}"));
-            ExitCode::FAILURE
+        Ok(outcome) => {
+            outcome.wrong.iter().for_each(|what| println!("{what}"));
+            outcome.skipped.iter().for_each(|what| println!("skipped: {what}"));
+            ExitCode::from(outcome.code())
         }
         Err(why) => {
             eprintln!("{why}");
@@ -111,23 +133,23 @@ fn main() -> ExitCode {
     }
 }
 
-async fn rehearse(arguments: &Arguments) -> Result<Vec<String>, String> {
+async fn rehearse(arguments: &Arguments) -> Result<Outcome, String> {
     let plan = TerraformPlan::read(&arguments.plan)?;
     let folder = std::path::absolute(&arguments.folder).map_err(|error| error.to_string())?;
     let programs = std::path::absolute(&arguments.programs).map_err(|error| error.to_string())?;
     let arguments = &Arguments { programs, ..arguments.clone() };
     let wanted = |part| arguments.part.is_none_or(|only| only == part);
-    let mut wrong = Vec::new();
+    let mut outcome = Outcome::default();
     if wanted(Part::Faults) {
-        wrong.extend(faults(arguments, &plan, &folder.join("faults")).await.err());
+        outcome.wrong.extend(faults(arguments, &plan, &folder.join("faults")).await.err());
     }
     if wanted(Part::Load) {
-        wrong.extend(load(arguments, &plan, &folder.join("load")).await.err());
+        outcome.wrong.extend(load(arguments, &plan, &folder.join("load")).await.err());
     }
-    if wanted(Part::Rights) && wrong.is_empty() {
-        wrong.extend(rights(arguments, &plan, &folder).await?);
+    if wanted(Part::Rights) && outcome.wrong.is_empty() {
+        outcome = rights(arguments, &plan, &folder).await?;
     }
-    Ok(wrong)
+    Ok(outcome)
 }
 
 /// Kills services during runs, with all grants.
@@ -166,22 +188,28 @@ fn finished<T>(outcome: Result<T, String>, rehearsal: &Rehearsal, context: &str)
 }
 
 /// Rehearses with all grants, and without each grant in turn; compares the page with the result.
-async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> Result<Vec<String>, String> {
-    let broken = boundaries::broken(plan)?;
-    if !broken.is_empty() {
-        return Ok(broken);
+async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> Result<Outcome, String> {
+    let mut outcome = Outcome { wrong: boundaries::broken(plan)?, ..Outcome::default() };
+    if !outcome.wrong.is_empty() {
+        return Ok(outcome);
     }
     // The services must pass with either behavior that Google's pages leave open.
-    let (strict, _) = whole(plan, &arguments.programs, &folder.join("strict"), true).await?.iam.uses();
-    let (mut uses, sole) = whole(plan, &arguments.programs, &folder.join("whole"), false).await?.iam.uses();
+    let (rehearsal, _) = whole(plan, &arguments.programs, &folder.join("strict"), true).await?;
+    let (strict, _) = rehearsal.iam.uses();
+    drop(rehearsal);
+    let (rehearsal, skipped) = whole(plan, &arguments.programs, &folder.join("whole"), false).await?;
+    let (mut uses, sole) = rehearsal.iam.uses();
+    drop(rehearsal);
+    outcome.skipped = skipped;
     for (address, used) in strict {
         uses.entry(address).or_default().extend(used);
     }
 
-    let mut wrong = twice(&plan.grants.all);
+    let wrong = &mut outcome.wrong;
+    wrong.extend(twice(&plan.grants.all));
     wrong.extend(unneeded(&plan.grants.all, &uses, &sole));
     if !wrong.is_empty() {
-        return Ok(wrong);
+        return Ok(outcome);
     }
     let rows = report::rows(&plan.grants.all, &uses);
     let known = fs::read_to_string(&arguments.page).unwrap_or_default();
@@ -218,16 +246,16 @@ async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> R
         began.elapsed().as_secs_f64()
     );
     wrong.extend(kept);
-    Ok(wrong)
+    Ok(outcome)
 }
 
-/// Rehearses with all grants.
+/// Rehearses with all grants. Also returns the skipped examples.
 async fn whole(
     plan: &TerraformPlan,
     programs: &Path,
     folder: &Path,
     strict: bool,
-) -> Result<Rehearsal, String> {
+) -> Result<(Rehearsal, Vec<&'static str>), String> {
     let began = Instant::now();
     let settings = RehearsalSettings { strict, ..RehearsalSettings::default() };
     let mut rehearsal = Rehearsal::new(plan.clone(), programs, folder, settings).await?;
@@ -241,10 +269,12 @@ async fn whole(
         examples::prepare(&rehearsal)?;
     }
     let notes = scenario::rehearse(&mut rehearsal, false).await;
-    let mut notes = finished(notes, &rehearsal, "")?;
+    let (mut notes, mut skipped) = (finished(notes, &rehearsal, "")?, Vec::new());
     if !strict {
-        let executed = examples::rehearse(&rehearsal, programs).await;
-        notes.push(finished(executed, &rehearsal, "docs/TRIGGERS.md: ")?);
+        let examples = examples::rehearse(&rehearsal, programs).await;
+        let examples = finished(examples, &rehearsal, "docs/TRIGGERS.md: ")?;
+        notes.push(examples.to_string());
+        skipped = examples.skipped;
     }
     let tokens = finished(scenario::tokens(&rehearsal).await, &rehearsal, "")?;
     println!(
@@ -252,7 +282,7 @@ async fn whole(
         notes.join(", "),
         began.elapsed().as_secs_f64()
     );
-    Ok(rehearsal)
+    Ok((rehearsal, skipped))
 }
 
 /// Grants without which every request of a rehearsal would have been allowed.
@@ -366,6 +396,15 @@ mod tests {
         assert_eq!(twice(&[grant("a", "x"), grant("b", "y")]), Vec::<String>::new());
         let wrong = twice(&[grant("a", "x"), grant("b", "x")]);
         assert!(wrong.len() == 1 && wrong[0].starts_with("b: the same grant as a"), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_skipped_example_is_no_success() {
+        let of = |wrong: &[&str], skipped: &[&'static str]| {
+            let wrong = wrong.iter().map(|what| (*what).to_owned()).collect();
+            Outcome { wrong, skipped: skipped.to_vec() }.code()
+        };
+        assert_eq!((of(&[], &[]), of(&[], &["go"]), of(&["a"], &["go"])), (0, SKIPPED, 1));
     }
 
     #[test]
