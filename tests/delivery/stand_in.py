@@ -189,10 +189,12 @@ GATEWAY = "https://burnin-gateway.run.app"
 
 
 CLUSTER = re.compile(r"^cluster:\n(?:[ ]+.*\n)+", re.MULTILINE)
+CRON = re.compile(r'cron: ".*"')
 
 
 def workflows(cloud):
-    """Copies the bucket's workflows for the local server, with processes instead of their clusters."""
+    """Copies the bucket's workflows for the local server, with processes instead of their clusters, and with schedules that start no run while
+    the rehearsal lasts."""
     bucket, here = cloud.bucket("my-project-burnin-artefacts") / "workflows", pathlib.Path(os.environ["LOCAL_WORKFLOWS"])
     shutil.rmtree(here)
     if bucket.exists():
@@ -203,7 +205,8 @@ def workflows(cloud):
         text = file.read_text()
         if "processes:" in text:
             raise Refused(f"{file.name}: cluster.rent.processes: the deployed services have no host for processes")
-        file.write_text(CLUSTER.sub("cluster: {rent: {processes: {nodes: 4}}}\n", text))
+        text = CLUSTER.sub("cluster: {rent: {processes: {nodes: 4}}}\n", text)
+        file.write_text(CRON.sub('cron: "0 0 1 1 *"', text))
 
 
 def client(cloud, tool, words):

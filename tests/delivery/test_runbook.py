@@ -1,6 +1,7 @@
 """Tests docs/RUNBOOK.md: each command exists with its flags, and the procedures, executed in their order over stand-ins, have the stated
 results. test_runbook.py PYTHON PROGRAMS: a Python with the modules of the stand-in provider, the folder of the built programs."""
 
+import json
 import pathlib
 import re
 import shutil
@@ -15,7 +16,8 @@ from rehearsal import Failed, Rehearsal, blocks
 PAGE = runbook.PAGE.read_text()
 PROGRAMS = {}
 # Sections that `test_from_nothing_to_removal` executes.
-PROCEDURES = ("Deploy from nothing", "First run", "Runs from a terminal", "Upgrade", "Roll back", "GitHub's webhook", "Rotate", "Remove")
+PROCEDURES = ("Deploy from nothing", "First run", "Runs from a terminal", "Upgrade", "Roll back", "GitHub's webhook", "Runs that start by themselves",
+              "Rotate", "Remove")
 # A text of the page, its replacement, and the expected error.
 TYPOS = (
     ("--to-revisions=", "--to-revision=", "unknown flag --to-revision"),
@@ -134,8 +136,27 @@ class Procedures(unittest.TestCase):
 
         (webhook,) = blocks(PAGE, "GitHub's webhook")
         self.assertTrue(cloud.run(webhook).endswith("https://burnin-hooks.run.app/hooks/github"))
+        self.assertEqual(set(cloud.cloud().serving("burnin-notifier")["secrets"]), {"burnin-github-token"})
+        self.assertEqual(cloud.cloud().serving("burnin-notifier")["image"], first["burnin-notifier"], "an apply keeps the image of a rollout")
+        self.started_by_themselves(cloud)
         self.rotate(cloud)
         self.remove(cloud)
+
+    def started_by_themselves(self, cloud):
+        (block,) = blocks(PAGE, "Runs that start by themselves")
+        answer = json.loads(cloud.run(block).splitlines()[-1])
+        workflows = {workflow["name"]: workflow for workflow in answer["workflows"]}
+        self.assertEqual((set(workflows), answer["problems"]), ({"nightly", "on-push", "slurm"}, []))
+        self.assertTrue(all(workflow["startable"] for workflow in workflows.values()))
+        self.assertEqual(len(workflows["nightly"]["next"]), 1)
+        self.assertEqual(workflows["on-push"]["on"]["push"][0]["repository"], "acme/burnin")
+        # Without their first commands the shipped files are refused.
+        for name in ("nightly", "on-push"):
+            shutil.copy2(cloud.project / f"workflows/{name}.yaml", cloud.project / "own")
+            self.refused(cloud, block[-2:], f"{name}.yaml: cluster.rent.processes")
+            (cloud.project / f"own/{name}.yaml").unlink()
+            (cloud.cloud().bucket("my-project-burnin-artefacts") / f"workflows/{name}.yaml").unlink()
+        cloud.run(block)
 
     def without_ignored(self, cloud):
         """Without the exceptions in services.tf the next apply would change services after a rollout."""

@@ -1,10 +1,15 @@
 //! Requests over HTTP and their responses.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    path::Path,
+    process::Command,
+    sync::{Arc, atomic::Ordering},
+};
 
 use crate::support::Front;
 use futures::future::join_all;
 use gateway::Catalogue;
+use model::ClusterSpec;
 use serde_json::{Value, json};
 
 const OPEN: &str = "parameters: [limits.job, limits.attempts]\n";
@@ -280,6 +285,46 @@ async fn a_deployed_gateway_refuses_workflows_that_provision_processes() {
     assert!(!deployed.workflows["w"].startable);
     let problem = deployed.problems.to_string();
     assert!(problem.contains("cluster.rent.processes") && problem.contains("cluster.existing"), "{problem}");
+}
+
+/// The shipped workflows with triggers, after the commands of docs/RUNBOOK.md.
+#[tokio::test]
+async fn a_deployed_gateway_starts_the_shipped_workflows_by_itself() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/RUNBOOK.md")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let shell = |command: &str| {
+        let mut shell = Command::new("bash");
+        shell.args(["-euc", command]).current_dir(folder.path()).env("ROOT", &root);
+        let set = [("CLUSTER", "gpu-7"), ("SHARED", "/shared/burnin"), ("REPOSITORY", "acme/benchmarks")];
+        assert!(shell.envs(set).status().unwrap().success(), "{command}");
+    };
+    shell(
+        "mkdir own && cp -r \"$ROOT/workflows/quickstart\" \"$ROOT/workflows/criteria\" own/ && mkdir workflows",
+    );
+    for name in ["nightly", "on-push"] {
+        let file = format!("workflows/{name}.yaml");
+        std::fs::copy(root.join(&file), folder.path().join(&file)).unwrap();
+        let command =
+            page.lines().find_map(|line| line.strip_prefix("$ ").filter(|line| line.contains(&file)));
+        shell(command.unwrap());
+    }
+    let read = Arc::new(Catalogue::folder(folder.path().join("own")).deployed()).read().await.unwrap();
+    assert!(read.problems.0.is_empty(), "{}", read.problems);
+    let (nightly, on_push) = (&read.workflows["nightly"], &read.workflows["on-push"]);
+    assert!(nightly.startable && on_push.startable);
+    assert_eq!(nightly.offered.on.schedule.len(), 1);
+    assert_eq!(on_push.offered.on.push[0].repository, "acme/benchmarks");
+    for entry in [nightly, on_push] {
+        let cluster = entry.resolve(&[], None).await.unwrap().workflow.cluster;
+        assert!(
+            matches!(&cluster, Some(ClusterSpec::Existing { name, .. }) if name == "gpu-7"),
+            "{cluster:?}"
+        );
+    }
+    // As shipped they are refused, because they run on processes.
+    let shipped = Arc::new(Catalogue::folder(root.join("workflows")).deployed()).read().await.unwrap();
+    assert!(!shipped.workflows["nightly"].startable && !shipped.workflows["on-push"].startable);
 }
 
 #[tokio::test]
