@@ -23,6 +23,8 @@ use crate::{
 /// Header of the token that `gcloud run services proxy` adds. Cloud Run verifies it instead of the one in `Authorization`
 /// (cloud.google.com/run/docs/authenticating/service-to-service).
 pub const BY_PROXY: &str = "x-serverless-authorization";
+/// Path that Google's front end answers itself. Start-up probes do not pass it.
+const RESERVED: &str = "/healthz";
 /// Maximum time for which a request waits for an instance.
 const QUEUE: Duration = Duration::from_secs(10);
 
@@ -97,6 +99,9 @@ impl Front {
             };
         if internal && source != RequestOrigin::Project {
             return (404, format!("{service} is not reachable from the Internet: its ingress is internal"));
+        }
+        if source == RequestOrigin::Internet && request.path.split('?').next() == Some(RESERVED) {
+            return (404, format!("{RESERVED} is answered by Google's front end"));
         }
         let resource = Resource::service(service);
         let by_proxy = request.headers.iter().find(|(name, _)| *name == BY_PROXY);
@@ -270,6 +275,19 @@ mod tests {
         let token = GOOGLE.token(PUSH, URI);
         assert_eq!(status(&front, RequestOrigin::Internet, Some(&token), "internal").await.0, 404);
         assert_eq!(status(&front, RequestOrigin::Internet, None, "internal").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn the_health_check_is_not_reachable_from_the_internet() {
+        let front = front().await;
+        let check = async |source, token: Option<&str>, service| {
+            let request =
+                Invocation { method: "GET", path: "/healthz", headers: Vec::new(), body: Vec::new() };
+            front.invoke(source, token, service, request).await.0
+        };
+        assert_eq!(check(RequestOrigin::Internet, None, "public").await, 404);
+        let token = GOOGLE.token(PUSH, URI);
+        assert_eq!(check(RequestOrigin::Project, Some(&token), "internal").await, 200);
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ const fn rule(
     RequestRule { name, rule, source, test }
 }
 
-pub const RULES: [RequestRule; 34] = [
+pub const RULES: [RequestRule; 42] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
@@ -232,6 +232,54 @@ pub const RULES: [RequestRule; 34] = [
         "Cloud Build reads the secrets in `availableSecrets` with the build's account before the first step",
         "Use secrets from Secret Manager",
         "rehearsal",
+    ),
+    rule(
+        "names",
+        "an object's name has 1 to 1,024 bytes and no line break, and is neither `.` nor `..`: otherwise 400",
+        "About Cloud Storage objects",
+        "an_object_with_an_invalid_name_is_refused",
+    ),
+    rule(
+        "pages",
+        "a page of a list may be empty and have a token",
+        "Objects: list",
+        "more_names_than_fit_a_page_are_listed",
+    ),
+    rule(
+        "rate",
+        "writes of one name within a second are refused with 429, also if the name is taken",
+        "Quotas & limits (Cloud Storage)",
+        "a_rate_limited_name_is_read_back",
+    ),
+    rule(
+        "message-limits",
+        "a message has data or an attribute, at most 10 MB and 100 attributes, keys of at most 256 bytes and values of at most 1,024",
+        "Quotas and limits (Pub/Sub)",
+        "a_message_beyond_the_limits_is_refused",
+    ),
+    rule(
+        "build-limits",
+        "a build has at most 300 steps and 200 substitutions, keys of at most 100 bytes, values of at most 4,000 bytes and a timeout of at most 24 h; its log bucket contains no substitution",
+        "Quotas and limits (Cloud Build); GoogleCloudPlatform/cloud-build-local, validate/validate.go and issue #114",
+        "a_build_beyond_the_limits_is_refused",
+    ),
+    rule(
+        "job-ids",
+        "a job id can be used once in a project and location, whatever the outcome of the job",
+        "Jobs overview; JobReference",
+        "an_id_can_be_used_once_regardless_of_its_jobs_result",
+    ),
+    rule(
+        "loads",
+        "a load appends all rows or none; unknown and missing fields, values of another type, absent sources and the quota of a table end it with a reason",
+        "Error messages (BigQuery); Loading JSON data; Quotas and limits (BigQuery)",
+        "a_load_appends_all_rows_or_none_with_a_reason",
+    ),
+    rule(
+        "reserved",
+        "`/healthz` of a service is not reachable from the Internet: Google's front end answers 404",
+        "Known issues in Cloud Run (reserved URL paths)",
+        "the_health_check_is_not_reachable_from_the_internet",
     ),
 ];
 

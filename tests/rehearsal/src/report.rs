@@ -219,6 +219,10 @@ mod tests {
             include_str!("../../fakes/pubsub/tests/client.rs"),
             include_str!("../../../crates/build-service/tests/cloud_build/faults.rs"),
             include_str!("../../../crates/gcp/tests/storage/main.rs"),
+            include_str!("../../../crates/gcp/tests/storage/faults.rs"),
+            include_str!("../../fakes/storage/tests/api.rs"),
+            include_str!("../../fakes/cloud-build/src/build.rs"),
+            include_str!("../../fakes/bigquery/tests/rules.rs"),
         ];
         for rule in RULES {
             let exists = rule.test == "rehearsal"

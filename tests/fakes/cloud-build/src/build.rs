@@ -92,7 +92,8 @@ pub(crate) fn refused(build: &Value) -> Option<String> {
             return Some("invalid build: a step without a name".to_owned());
         }
     }
-    if let Some(why) = refused_account(build).or_else(|| substitutions::refused(build)) {
+    let refused = refused_size(build).or_else(|| refused_account(build));
+    if let Some(why) = refused.or_else(|| substitutions::refused(build)) {
         return Some(why);
     }
     let storage = &build["source"]["storageSource"];
@@ -109,6 +110,37 @@ pub(crate) fn refused(build: &Value) -> Option<String> {
     illegal
         .map(|tag| format!("invalid build: tag {tag}"))
         .or((tags.len() > 64).then(|| "too many tags".to_owned()))
+}
+
+/// Limits of Cloud Build's page "Quotas and limits", and of validate/validate.go in GoogleCloudPlatform/cloud-build-local.
+fn refused_size(build: &Value) -> Option<String> {
+    const STEPS: usize = 300;
+    const SUBSTITUTIONS: usize = 200;
+    const KEY: usize = 100;
+    const VALUE: usize = 4000;
+    const TIMEOUT: f64 = 86_400.0;
+    let steps = build["steps"].as_array().map_or(0, Vec::len);
+    if steps > STEPS {
+        return Some(format!("invalid build: {steps} steps exceed the maximum of {STEPS}"));
+    }
+    let substitutions = build["substitutions"].as_object();
+    let count = substitutions.map_or(0, Map::len);
+    if count > SUBSTITUTIONS {
+        return Some(format!("number of substitutions {count} exceeds the maximum of {SUBSTITUTIONS}"));
+    }
+    for (key, value) in substitutions.into_iter().flatten() {
+        let length = value.as_str().map_or(0, str::len);
+        if key.len() > KEY || (length > VALUE && !substitutions::CONTROLS.contains(&key.as_str())) {
+            return Some(format!("substitution \"{key}\" of {length} bytes is too long"));
+        }
+    }
+    let timeout = build["timeout"].as_str().and_then(|text| text.strip_suffix('s')?.parse::<f64>().ok());
+    if timeout.is_some_and(|timeout| timeout > TIMEOUT) {
+        return Some("invalid build: the timeout exceeds 24 h".to_owned());
+    }
+    // No substitution is replaced in this field (GoogleCloudPlatform/cloud-build-local#114).
+    let bucket = build["logsBucket"].as_str().unwrap_or_default();
+    bucket.contains('$').then(|| format!("invalid logs bucket {bucket}"))
 }
 
 /// Rules for a build with a service account (Cloud Build's pages "Configure user-specified service accounts" and "Store and view
@@ -276,5 +308,34 @@ impl CloudBuildState {
             drop(store.create(object, bytes.to_vec().into()).await);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_beyond_the_limits_is_refused() {
+        let with = |field: &str, value: Value| {
+            let mut build =
+                json!({"steps": [{"name": "bash"}], "options": {"substitutionOption": "ALLOW_LOOSE"}});
+            build[field] = value;
+            refused(&build)
+        };
+        let many = |count: usize| -> Map<String, Value> {
+            (0..count).map(|number| (format!("_{number}"), json!("1"))).collect()
+        };
+        for (field, allowed, too_much) in [
+            ("steps", json!(vec![json!({"name": "bash"}); 300]), json!(vec![json!({"name": "bash"}); 301])),
+            ("substitutions", json!({"_A": "a".repeat(4000)}), json!({"_A": "a".repeat(4001)})),
+            ("substitutions", json!({"_".repeat(100): "1"}), json!({"_".repeat(101): "1"})),
+            ("substitutions", Value::Object(many(200)), Value::Object(many(201))),
+            ("timeout", json!("86400s"), json!("86401s")),
+            ("logsBucket", json!("gs://logs"), json!("gs://${PROJECT_ID}-logs")),
+        ] {
+            assert_eq!(with(field, allowed), None, "{field}");
+            assert!(with(field, too_much).is_some(), "{field}");
+        }
     }
 }

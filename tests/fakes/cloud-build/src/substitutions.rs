@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 /// Substitutions with which tests control this stand-in.
-const CONTROLS: [&str; 3] = ["_ENDS", "_LEAVES", "_LEAVES_CLUSTER"];
+pub(crate) const CONTROLS: [&str; 3] = ["_ENDS", "_LEAVES", "_LEAVES_CLUSTER"];
 
 static PARAMETER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\$(?:\$|\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))").expect("a valid pattern")

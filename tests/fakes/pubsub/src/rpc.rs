@@ -18,13 +18,14 @@ use tokio::{net::TcpListener, task::JoinSet};
 use crate::{
     broker::Broker,
     wire::{
-        AcknowledgeRequest, ModifyAckDeadlineRequest, PublishRequest, PublishResponse, ReceivedMessage,
-        StreamingPullRequest, StreamingPullResponse, frame, next,
+        AcknowledgeRequest, ModifyAckDeadlineRequest, PublishRequest, PublishResponse, PubsubMessage,
+        ReceivedMessage, StreamingPullRequest, StreamingPullResponse, frame, next,
     },
 };
 
 type RpcBody = BoxBody<Bytes, Infallible>;
 
+const INVALID_ARGUMENT: u8 = 3;
 const NOT_FOUND: u8 = 5;
 const PERMISSION_DENIED: u8 = 7;
 const UNIMPLEMENTED: u8 = 12;
@@ -113,8 +114,31 @@ async fn publish(broker: &Arc<Broker>, caller: &str, body: Incoming) -> Result<B
     if !broker.has_topic(&request.topic) {
         return Err(Refusal(NOT_FOUND, format!("no topic {}", request.topic)));
     }
+    if let Some(why) = request.messages.iter().find_map(beyond_limits) {
+        return Err(Refusal(INVALID_ARGUMENT, why));
+    }
     let message_ids = request.messages.into_iter().map(|message| broker.publish(&request.topic, message));
     Ok(frame(&PublishResponse { message_ids: message_ids.collect() }))
+}
+
+/// The limit that a message exceeds (Pub/Sub's page "Quotas and limits").
+fn beyond_limits(message: &PubsubMessage) -> Option<String> {
+    const MESSAGE: usize = 10_000_000;
+    const ATTRIBUTES: usize = 100;
+    const KEY: usize = 256;
+    const VALUE: usize = 1024;
+    let attributes = &message.attributes;
+    let size =
+        message.data.len() + attributes.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    if size == 0 {
+        return Some("a message needs data or an attribute".to_owned());
+    }
+    if size > MESSAGE || attributes.len() > ATTRIBUTES {
+        return Some(format!("a message of {size} bytes with {} attributes", attributes.len()));
+    }
+    let (key, value) = attributes.iter().find(|(key, value)| key.len() > KEY || value.len() > VALUE)?;
+    let shown: String = key.chars().take(KEY).collect();
+    Some(format!("attribute {shown}: a key of {} bytes, a value of {} bytes", key.len(), value.len()))
 }
 
 fn admitted(broker: &Broker, caller: &str, permission: &'static str, resource: &str) -> Result<(), Refusal> {

@@ -114,6 +114,15 @@ async fn a_caller_without_the_permission_is_refused() {
 }
 
 #[tokio::test]
+async fn a_message_beyond_the_limits_is_refused() {
+    let broker = broker(&Arc::default());
+    let address = Address::open(&broker, "x").await.unwrap();
+    publish(&address, &"a".repeat(1024)).await.unwrap();
+    let why = publish(&address, &"a".repeat(1025)).await.unwrap_err();
+    assert!(why.contains("InvalidArgument") && why.contains("a value of 1025 bytes"), "{why}");
+}
+
+#[tokio::test]
 async fn a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_has_permission() {
     for (missing, forwarded) in
         [(None, 1), (Some("pubsub.topics.publish"), 0), (Some("pubsub.subscriptions.consume"), 0)]

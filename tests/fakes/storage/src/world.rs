@@ -101,6 +101,10 @@ pub struct StorageState {
     pub last: u64,
 }
 
+/// Beginnings of page tokens; the rest is the last name of the page before.
+const EMPTY_PAGE: &str = "empty:";
+const NEXT_PAGE: &str = "next:";
+
 impl StorageState {
     /// # Errors
     /// Returns an error if the bucket does not exist.
@@ -127,6 +131,9 @@ impl StorageState {
     fn writable(&mut self, bucket: &str, name: &str, query: &Query) -> Result<(), Refusal> {
         let pause = self.pause;
         let bucket = self.bucket(bucket)?;
+        if !is_legal(name) {
+            return Err((400, format!("The specified object name {name:?} is not valid.")));
+        }
         let touched = bucket.touched.get(name).is_some_and(|last| last.elapsed() < pause);
         if touched {
             return Err((429, format!("The object {name} exceeded the rate limit for object mutations.")));
@@ -236,13 +243,18 @@ impl StorageState {
     }
 
     /// Names with `prefix` that are not less than `startOffset`, in pages; with a delimiter, names
-    /// beyond the next one are folded.
+    /// beyond the next one are folded. Each page that is not the last is followed by an empty one, which Cloud Storage permits.
     ///
     /// # Errors
     /// Returns an error if the bucket is absent or a number is invalid.
     pub fn list(&mut self, bucket: &str, query: &Query) -> Result<Value, Refusal> {
         let text = |field: &str| query.get(field).map(String::as_str).unwrap_or_default();
-        let (prefix, delimiter, after) = (text("prefix"), text("delimiter"), text("pageToken"));
+        let (prefix, delimiter, token) = (text("prefix"), text("delimiter"), text("pageToken"));
+        if let Some(after) = token.strip_prefix(EMPTY_PAGE) {
+            self.bucket(bucket)?;
+            return Ok(json!({"kind": "storage#objects", "nextPageToken": format!("{NEXT_PAGE}{after}")}));
+        }
+        let after = token.strip_prefix(NEXT_PAGE).unwrap_or(token);
         let offset = text("startOffset");
         let most = number(query, "maxResults")?.unwrap_or(1000).clamp(1, 1000) as usize;
         let (mut items, mut prefixes): (Vec<Value>, Vec<String>) = Default::default();
@@ -256,7 +268,7 @@ impl StorageState {
                 continue;
             }
             if items.len() + prefixes.len() == most {
-                next = Some(last.clone());
+                next = Some(format!("{EMPTY_PAGE}{last}"));
                 break;
             }
             match fold {
@@ -271,6 +283,14 @@ impl StorageState {
         }
         Ok(page)
     }
+}
+
+/// Whether an object may have this name (the page "About Cloud Storage objects").
+fn is_legal(name: &str) -> bool {
+    (1..=1024).contains(&name.len())
+        && !name.contains(['\r', '\n'])
+        && !matches!(name, "." | "..")
+        && !name.starts_with(".well-known/acme-challenge/")
 }
 
 /// A numeric parameter.

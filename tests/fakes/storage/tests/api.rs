@@ -92,18 +92,34 @@ async fn a_list_is_folded_at_a_delimiter_and_split_into_pages() {
     for name in ["a/1", "a/2", "b", "c/1", "d"] {
         standin.put("bucket", name, "");
     }
-    let (mut seen, mut token) = (Vec::new(), String::new());
+    let (mut seen, mut sizes, mut token) = (Vec::new(), Vec::new(), String::new());
     loop {
         let page = format!("{url}/storage/v1/b/bucket/o?delimiter=/&maxResults=2&pageToken={token}");
         let page = ask(http.get(page)).await.1;
-        seen.extend(page["prefixes"].as_array().unwrap().clone());
-        seen.extend(page["items"].as_array().unwrap().iter().map(|item| item["name"].clone()));
+        let before = seen.len();
+        seen.extend(page["prefixes"].as_array().into_iter().flatten().cloned());
+        seen.extend(page["items"].as_array().into_iter().flatten().map(|item| item["name"].clone()));
+        sizes.push(seen.len() - before);
         match page["nextPageToken"].as_str() {
             Some(next) => token = next.replace('/', "%2F"),
             None => break,
         }
     }
     assert_eq!(seen, ["a/", "b", "c/", "d"]);
+    assert_eq!(sizes, [2, 0, 2], "an empty page may have a token");
+}
+
+#[tokio::test]
+async fn an_object_with_an_invalid_name_is_refused() {
+    let (standin, http, url) = standin().await;
+    let long = "a".repeat(1025);
+    for name in ["a%0Ab", "a%0Db", ".", "..", ".well-known/acme-challenge/a", &long] {
+        let upload = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name={name}");
+        assert_eq!(ask(http.post(upload).body("x")).await.0, 400, "{name}");
+    }
+    assert!(standin.names("bucket").is_empty());
+    let upload = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name={}", &long[1..]);
+    assert_eq!(ask(http.post(upload).body("x")).await.0, 200);
 }
 
 #[tokio::test]
