@@ -91,6 +91,65 @@ def combinations():
     yield "all options", OPTIONS
 
 
+def seconds(text):
+    return float(text.removesuffix("s"))
+
+
+def broken_rules(plan):
+    """Settings that Google's services refuse, or under which they lose events or ignore conditions of grants."""
+    resources = plan["planned_values"]["root_module"]["resources"]
+    # Unknown values are absent.
+    of = lambda kind: [resource["values"] for resource in resources if resource["type"] == kind]
+    found = []
+    expect = lambda what, met: met or found.append(what)
+    for bucket in of("google_storage_bucket"):
+        # Page "Use IAM Conditions on buckets": conditions need uniform access.
+        expect(f"{bucket['name']}: uniform access", bucket["uniform_bucket_level_access"] is True)
+        expect(f"{bucket['name']}: no public access", bucket["public_access_prevention"] == "enforced")
+    for subscription in of("google_pubsub_subscription"):
+        name = subscription["name"]
+        # pubsub.proto: unused subscriptions expire after 31 days, unless the lifetime is empty.
+        expect(f"{name}: no expiry", [policy["ttl"] for policy in subscription["expiration_policy"]] == [""])
+        # Pages "Filter messages" and "Subscription properties".
+        expect(f"{name}: filter", len((subscription.get("filter") or "").encode()) <= 256)
+        expect(f"{name}: deadline", 10 <= (subscription.get("ack_deadline_seconds") or 10) <= 600)
+        expect(f"{name}: retention", 600 <= seconds(subscription.get("message_retention_duration") or "604800s") <= 31 * 86400)
+        for policy in subscription["dead_letter_policy"]:
+            expect(f"{name}: deliveries", 5 <= policy["max_delivery_attempts"] <= 100)
+        for policy in subscription["retry_policy"]:
+            expect(f"{name}: backoff", 0 <= seconds(policy["minimum_backoff"]) <= seconds(policy["maximum_backoff"]) <= 600)
+    return found
+
+
+# A text of the plan, its replacement, and a rule that it breaks.
+BREAKING = (
+    ('"uniform_bucket_level_access": true', '"uniform_bucket_level_access": false', "uniform access"),
+    ('"ttl": ""', '"ttl": "2678400s"', "no expiry"),
+    ('"max_delivery_attempts": 100', '"max_delivery_attempts": 101', "deliveries"),
+    ('"maximum_backoff": "600s"', '"maximum_backoff": "601s"', "backoff"),
+)
+
+
+def rules(terraform):
+    """Checks the planned settings against rules that no schema states."""
+    status, output = terraform.plan(REQUIRED | OPTIONS, "-out=plan")
+    if status:
+        fail("terraform plan", output)
+    status, output = terraform.run("show", "-json", "plan")
+    if status:
+        fail("terraform show", output)
+    plan = json.loads(output)
+    if found := broken_rules(plan):
+        fail("the plan breaks rules of Google's services", "\n".join(found))
+    text = json.dumps(plan)
+    for right, wrong, expected in BREAKING:
+        if right not in text:
+            sys.exit(f"the plan has no {right}")
+        if not any(expected in found for found in broken_rules(json.loads(text.replace(right, wrong)))):
+            sys.exit(f"{wrong} is not found")
+    print(f"terraform: the plan breaks no rule of buckets and subscriptions; {len(BREAKING)} planted errors are found")
+
+
 def check(terraform):
     status, output = terraform.run("init", "-input=false")
     if status:
@@ -98,6 +157,7 @@ def check(terraform):
     status, output = terraform.run("validate")
     if status:
         fail("terraform validate", output)
+    rules(terraform)
     counts = {}
     for what, options in combinations():
         status, output = terraform.plan(REQUIRED | options)
