@@ -119,8 +119,9 @@ async fn run(what: &str, command: &mut Command) -> Result<String, Failed> {
 pub fn prepare(rehearsal: &Rehearsal) -> Result<(), Failed> {
     let files = FixtureFiles::write(rehearsal)?;
     files.workflow(rehearsal, "nightly", FixtureImage::None, FixtureCluster::Correct, "");
-    let on = format!("on: {{build: [{{trigger: {}, image: {}}}]}}", value("trigger")?, value("image")?);
-    files.workflow(rehearsal, "by-build", FixtureImage::None, FixtureCluster::Correct, &on);
+    let on = PAGE.lines().find(|line| line.starts_with("on: {build:"));
+    let on = on.ok_or("docs/TRIGGERS.md: no trigger of a build")?;
+    files.workflow(rehearsal, "by-build", FixtureImage::None, FixtureCluster::Correct, on);
     let on = "on: {cluster: [{source: //acme/provisioning, system: slurm}]}";
     files.workflow(rehearsal, "by-offer", FixtureImage::None, FixtureCluster::Slurm, on);
     Ok(())
@@ -279,4 +280,16 @@ fn built(rehearsal: &Rehearsal, trigger: &str, image: &str) -> Result<(), Failed
         rehearsal.broker.publish(&topic, PubsubMessage { data, attributes, ..PubsubMessage::default() });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PAGE;
+    use crate::fixtures::ON_PUSH;
+
+    /// Each rehearsal sends a push to a workflow with this trigger.
+    #[test]
+    fn the_documented_push_is_the_rehearsed_one() {
+        assert!(PAGE.lines().any(|line| line == ON_PUSH), "docs/TRIGGERS.md has no line {ON_PUSH}");
+    }
 }
