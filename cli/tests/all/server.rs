@@ -116,6 +116,25 @@ fn commands_on_a_server_behave_like_local_ones() {
 }
 
 #[test]
+fn a_run_that_fails_on_a_server_has_the_stages_and_the_exit_code_of_a_local_one() {
+    // Wrong data, and a benchmark that does not start.
+    for prelude in ["export BURNIN_FAULT=corrupt:1", "exit 7"] {
+        let lab = Lab::new(prelude, ", attempts: 1");
+        let up = Up::of(&lab);
+        let url = format!("http://{}", up.address);
+        let (status, _, stderr) = ended(&lab.burnin(&["--server", &url, "run", "lab"]));
+        let (status_here, _, stderr_here) = ended(&lab.burnin(&["run", "w.yaml"]));
+        assert_ne!(status, 0, "{prelude}\n{stderr}");
+        assert_eq!(
+            (status, stages(&stderr)),
+            (status_here, stages(&stderr_here)),
+            "{prelude}\n{stderr}\n{stderr_here}"
+        );
+        up.end("-TERM");
+    }
+}
+
+#[test]
 fn tokens_are_neither_sent_unencrypted_nor_printed() {
     let lab = Lab::new("", "");
     let up = Up::of(&lab);
