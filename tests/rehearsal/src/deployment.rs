@@ -39,7 +39,8 @@ pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
 pub struct RehearsalSettings {
     /// Where no page of Google states the behavior: the one that demands more. Cloud Storage checks the permission to overwrite before
     /// the precondition, and answers 403 instead of 412; it answers 403 for absent objects to accounts that may not list the whole
-    /// bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write.
+    /// bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write. Builder and provisioner also
+    /// have no processor between requests, so they do not poll in the background.
     pub strict: bool,
     /// Maximum number of deliveries before a message is a dead letter; without it, the plan's, whose pauses last an hour.
     pub deliveries: Option<u32>,
@@ -375,6 +376,9 @@ impl Rehearsal {
         let port = free_port()?;
         // No collector listens at the plan's address.
         environment.remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+        // A container has no processor between requests: then only notifications and the conductor's commands poll.
+        let is_suspended = self.settings.strict && ["builder", "provisioner"].contains(&program);
+        let look = if is_suspended { "1h" } else { self.settings.poll };
         let mut more = vec![
             ("PORT", port.to_string()),
             // The stand-in for Cloud Run verifies them.
@@ -386,7 +390,7 @@ impl Rehearsal {
             ("BURNIN_LOG", "info".to_owned()),
             ("BURNIN_LOG_FORMAT", "compact".to_owned()),
             // These intervals are shorter than in the cloud, so that a run takes seconds.
-            ("BURNIN_LOOK", self.settings.poll.to_owned()),
+            ("BURNIN_LOOK", look.to_owned()),
             ("BURNIN_RESEND", self.settings.resend.to_owned()),
             ("BURNIN_BATCH_EVERY", "300ms".to_owned()),
         ];

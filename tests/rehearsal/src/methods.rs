@@ -28,7 +28,7 @@ const fn rule(
     RequestRule { name, rule, source, test }
 }
 
-pub const RULES: [RequestRule; 42] = [
+pub const RULES: [RequestRule; 43] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
@@ -274,6 +274,12 @@ pub const RULES: [RequestRule; 42] = [
         "a load appends all rows or none; unknown and missing fields, values of another type, absent sources and the quota of a table end it with a reason",
         "Error messages (BigQuery); Loading JSON data; Quotas and limits (BigQuery)",
         "a_load_appends_all_rows_or_none_with_a_reason",
+    ),
+    rule(
+        "processor",
+        "a container may have no processor between requests: the rehearsal runs with and without polls of builds and clusters between them",
+        "Billing settings for services (request-based billing)",
+        "rehearsal",
     ),
     rule(
         "reserved",
