@@ -126,7 +126,7 @@ variable "link" {
 }
 
 variable "otlp_endpoint" {
-  description = "OTLP endpoint for spans and metrics; null: no export."
+  description = "OTLP endpoint for spans and metrics, of a collector that needs no credentials: Google's own endpoint refuses the services, which may write neither; null: no export."
   type        = string
   default     = null
 }
