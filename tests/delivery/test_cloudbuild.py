@@ -22,6 +22,8 @@ REAL = ("fmt", "style", "schemas")
 # Gates that need features absent from the image or Cloud Build: Terraform, network namespaces, mounts.
 ELSEWHERE = {"infra", "rehearsal", "delivery", "slurm", "ansible", "package", "hosts", "kubernetes"}
 SERVICES = sorted(path.name for path in (ROOT / "services").iterdir())
+# Python of a Debian suite.
+PYTHON = {"bookworm": (3, 11), "trixie": (3, 13)}
 PROGRAMS = []
 STAND_INS = {
     "docker": r'''
@@ -114,7 +116,7 @@ class CloudBuild(unittest.TestCase):
         self.assertFalse(pathlib.Path("/opt/left").exists() or pathlib.Path("/usr/local/bin/left").exists(), "the host is unchanged")
 
     def test_a_step_has_the_programs_of_its_image(self):
-        cases = (("rust:1.95", "type cargo python3", "docker gcloud terraform"), ("gcr.io/cloud-builders/docker", "type docker bash", "gcloud cargo python3"),
+        cases = (("rust:1.95-bookworm", "type cargo python3", "docker gcloud terraform"), ("gcr.io/cloud-builders/docker", "type docker bash", "gcloud cargo python3"),
                  ("gcr.io/google.com/cloudsdktool/google-cloud-cli:stable", "type gcloud bash", "cargo terraform"))
         for image, present, absent in cases:
             with self.subTest(image):
@@ -162,6 +164,11 @@ class CloudBuild(unittest.TestCase):
         here = set(re.search(r"^gates=\(([^)]*)\)$", (ROOT / ".ci/test.sh").read_text(), re.M).group(1).split())
         self.assertEqual(here - set(gates()), ELSEWHERE)
         self.assertEqual(set(gates()) - here, set())
+
+    def test_the_image_has_the_python_of_the_pinned_packages(self):
+        # With another one the gate `chart` is skipped, and so the build fails.
+        suite = CONFIG["steps"][0]["name"].rpartition("-")[2]
+        self.assertIn(f"sys.version_info[:2] != {PYTHON[suite]}", (ROOT / ".ci/helm.sh").read_text())
 
     def test_each_step_waits_for_the_one_before(self):
         self.assertEqual([step.get("waitFor") for step in CONFIG["steps"][1:]], [[step["id"]] for step in CONFIG["steps"][:-1]])
