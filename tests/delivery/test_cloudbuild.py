@@ -19,8 +19,8 @@ CONFIG = yaml.safe_load((ROOT / "cloudbuild.yaml").read_text())
 REGISTRY = "us-central1-docker.pkg.dev/my-project/burnin"
 GIVEN = {"_REGISTRY": REGISTRY, "_REGION": "us-central1"}
 REAL = ("fmt", "style", "schemas")
-# Gates that need features absent from the image or Cloud Build: Terraform, network namespaces, mounts.
-ELSEWHERE = {"infra", "rehearsal", "delivery", "slurm", "ansible", "package", "hosts", "kubernetes"}
+# Gates that need features absent from the image or Cloud Build: Terraform, the emulator of Pub/Sub, network namespaces, mounts.
+ELSEWHERE = {"infra", "rehearsal", "delivery", "slurm", "ansible", "package", "hosts", "kubernetes", "kill", "images"}
 SERVICES = sorted(path.name for path in (ROOT / "services").iterdir())
 # Python of a Debian suite.
 PYTHON = {"bookworm": (3, 11), "trixie": (3, 13)}
