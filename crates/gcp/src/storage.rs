@@ -194,13 +194,19 @@ impl ClientState {
     /// Whether a name is certainly free, after a request for it was answered with 403. No document states whether an absent object
     /// is 404 or 403 for an account whose right to list is limited to a prefix; such an account may list this prefix.
     async fn is_absent(&self, name: &str) -> bool {
-        let look = async { self.rest().await?.page((name, ""), false, None).await };
-        // Names are in order, so the name itself would be the first.
-        let listed = tokio::time::timeout(self.patience.look, look).await;
-        match listed {
-            Ok(Ok((names, next))) => names.first().map_or(next.is_none(), |first| first != name),
-            _ => false,
-        }
+        let look = async {
+            let mut token: Option<String> = None;
+            loop {
+                let (names, next) = self.rest().await?.page((name, ""), false, token.as_deref()).await?;
+                // Names are in order, so the name itself would be the first. An empty page may have a token.
+                match names.first() {
+                    Some(first) => return Ok::<_, RequestError>(first != name),
+                    None if next.is_none() => return Ok(true),
+                    None => token = next,
+                }
+            }
+        };
+        matches!(tokio::time::timeout(self.patience.look, look).await, Ok(Ok(true)))
     }
 
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {

@@ -95,6 +95,20 @@ async fn a_taken_name_may_answer_403_to_an_account_that_must_not_overwrite() {
 }
 
 #[tokio::test]
+async fn an_absent_name_is_recognized_behind_an_empty_page() {
+    let standin = standin(Duration::ZERO).await;
+    let store = store(&standin);
+    standin.put(BUCKET, "kept", "x");
+    standin.empty_first_pages();
+    assert_eq!(store.list("").await.unwrap(), ["kept"]);
+    for (name, is_absent) in [("kept", false), ("kep", true), ("none", true)] {
+        standin.fault(StorageRequest::Delete, FaultKind::Refuse(403));
+        assert_eq!(store.remove(name).await.is_ok(), is_absent, "{name}");
+    }
+    assert_eq!(standin.names(BUCKET), ["kept"]);
+}
+
+#[tokio::test]
 async fn no_call_exceeds_its_timeout() {
     for kind in
         [FaultKind::Refuse(503), FaultKind::StallBefore, FaultKind::CutBefore, FaultKind::HalfThenStall]

@@ -146,6 +146,11 @@ impl StandIn {
         }
     }
 
+    /// From now on the first page of each list is empty.
+    pub fn empty_first_pages(&self) {
+        self.shared.world().empty_first_pages = true;
+    }
+
     /// All requests since the last call, with their status; 0: no response.
     pub fn requests(&self) -> Vec<(StorageRequest, u16)> {
         std::mem::take(&mut *self.shared.log.lock().unwrap_or_else(PoisonError::into_inner))

@@ -99,6 +99,8 @@ pub struct StorageState {
     pub events: Vec<Value>,
     /// The last assigned number.
     pub last: u64,
+    /// Whether the first page of a list is empty, too.
+    pub empty_first_pages: bool,
 }
 
 /// Beginnings of page tokens; the rest is the last name of the page before.
@@ -253,6 +255,10 @@ impl StorageState {
         if let Some(after) = token.strip_prefix(EMPTY_PAGE) {
             self.bucket(bucket)?;
             return Ok(json!({"kind": "storage#objects", "nextPageToken": format!("{NEXT_PAGE}{after}")}));
+        }
+        if token.is_empty() && self.empty_first_pages {
+            self.bucket(bucket)?;
+            return Ok(json!({"kind": "storage#objects", "nextPageToken": NEXT_PAGE}));
         }
         let after = token.strip_prefix(NEXT_PAGE).unwrap_or(token);
         let offset = text("startOffset");
