@@ -68,7 +68,7 @@ struct Diagnostic {
 impl Lines for Diagnostic {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let seen = &mut self.seen;
-        let taken = self.json.line(line, b"{", out, |root, out| {
+        let taken = self.json.line(&line, b"{", out, |root, out| {
             *seen = true;
             document(root, out)
         });

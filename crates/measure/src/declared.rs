@@ -394,7 +394,7 @@ impl Lines for ProcessReader {
         }
         if rules.json.is_some() {
             let mut json = std::mem::take(&mut self.json);
-            let taken = json.line(line, b"{[", out, |root, out| self.document(root, line, out));
+            let taken = json.line(&line, b"{[", out, |root, out| self.document(root, line, out));
             self.json = json;
             if taken {
                 return;

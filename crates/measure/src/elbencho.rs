@@ -115,7 +115,7 @@ struct Elbencho {
 impl Lines for Elbencho {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let mut json = std::mem::take(&mut self.json);
-        let taken = json.line(line, b"{", out, |root, out| self.document(root, out));
+        let taken = json.line(&line, b"{", out, |root, out| self.document(root, out));
         self.json = json;
         if taken {
             return;

@@ -59,7 +59,7 @@ struct Fio {
 impl Lines for Fio {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let Self { json, repetitions, .. } = self;
-        let is_document = json.line(line, b"{", out, |root, out| document(root, repetitions, out));
+        let is_document = json.line(&line, b"{", out, |root, out| document(root, repetitions, out));
         if !is_document && line.text.starts_with("fio: ") {
             let text = line.text;
             // Notes have the same prefix; only these words report a failure.

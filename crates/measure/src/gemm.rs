@@ -71,7 +71,7 @@ struct Products {
 
 impl Lines for Products {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        if self.json.line(line, b"{", out, document) {
+        if self.json.line(&line, b"{", out, document) {
             return;
         }
         let text = trim(line.text);

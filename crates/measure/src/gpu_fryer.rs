@@ -70,7 +70,7 @@ struct Fryer {
 impl Lines for Fryer {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let mut json = std::mem::take(&mut self.json);
-        let taken = json.line(line, b"{", out, |root, out| self.object(root, out));
+        let taken = json.line(&line, b"{", out, |root, out| self.object(root, out));
         self.json = json;
         if taken {
             return;

@@ -14,7 +14,7 @@ use crate::{
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::{count, number},
-    out::{Out, short},
+    out::{Out, SharedLabels, short},
     text::{find_near, trim, words},
 };
 
@@ -98,7 +98,7 @@ struct Bmf(JsonDocuments);
 
 impl Lines for Bmf {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        self.0.line(line, b"{", out, |root, out| {
+        self.0.line(&line, b"{", out, |root, out| {
             let mut ended = LogEnd::Truncated;
             for (benchmark, measures) in root.members() {
                 for (measure, values) in measures.members() {
@@ -129,7 +129,7 @@ struct GithubBenchmark(JsonDocuments);
 
 impl Lines for GithubBenchmark {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        self.0.line(line, b"[", out, |root, out| {
+        self.0.line(&line, b"[", out, |root, out| {
             let mut ended = LogEnd::Truncated;
             for entry in root.items() {
                 let [name, value, unit] = entry.get_each(["name", "value", "unit"]);
@@ -333,6 +333,8 @@ struct KeyValue {
     first: Option<String>,
     /// Number of the program's run, from the second one on.
     repetition: Option<u64>,
+    /// The label of the run, made for its first kept metric.
+    labels: Option<SharedLabels>,
     /// Whether an end mark followed the first key of the run.
     marked: bool,
 }
@@ -351,6 +353,7 @@ impl Lines for KeyValue {
         if self.marked && *first == *short(key) {
             self.marked = false;
             self.repetition = Some(self.repetition.map_or(2, |number| number.saturating_add(1)));
+            self.labels = None;
         }
         if out.omit() {
             return;
@@ -360,7 +363,8 @@ impl Lines for KeyValue {
             (PAIR.name.replace("<key>", &key), unit(&key))
         });
         if let Some(repetition) = self.repetition {
-            put = put.label("repetition", &repetition.to_string());
+            let label = || SharedLabels::from(("repetition".to_owned(), repetition.to_string()));
+            put = put.labels(self.labels.get_or_insert_with(label));
         }
         match number {
             Some(number) => put.value(number, line.number),

@@ -10,8 +10,9 @@ use memchr::{memchr, memchr_iter, memchr2, memrchr2};
 use model::{measurement::LogEnd, metric::Subject};
 
 use crate::{
-    out::Out,
+    out::{Out, hash},
     prefix::{LineOrigin, LogPrefixes},
+    recent::Recent,
     text::{find_near, text_of},
 };
 
@@ -63,6 +64,7 @@ pub(crate) fn read(
         out,
         streams: Vec::new(),
         places: BTreeMap::new(),
+        recent_places: Recent::default(),
         current: 0,
         is_unlabelled: false,
         ended: None,
@@ -89,6 +91,8 @@ struct Processes<'n> {
     streams: Vec<ProcessStream>,
     /// Index of each stream by its label.
     places: BTreeMap<String, usize>,
+    /// Indexes of recent streams by the hash of their labels.
+    recent_places: Recent<usize>,
     /// The stream of the last line.
     current: usize,
     /// Whether the current stream is that of lines without prefix, and such lines need no examination beyond their first bytes.
@@ -178,22 +182,28 @@ impl Processes<'_> {
     /// Makes the stream of a process the current one; returns `false` if the maximum of [`PROCESSES`] is reached.
     fn select(&mut self, origin: LineOrigin<'_>) -> bool {
         self.is_unlabelled = false;
-        let is_current = |stream: &ProcessStream| {
-            let length = origin.outer.len() + origin.label.len();
+        let is_of_origin = |stream: &ProcessStream| {
             // Comparing empty texts is slow: their address is invalid, which some processors handle by an exception.
-            if length == 0 || stream.label.len() != length {
-                return stream.label.len() == length;
-            }
-            let (outer, inner) = stream.label.split_at_checked(origin.outer.len()).unwrap_or_default();
-            outer == origin.outer && inner == origin.label
+            let equal = |one: &str, other: &str| other.is_empty() || one == other;
+            stream.label.len() == origin.outer.len() + origin.label.len()
+                && stream
+                    .label
+                    .split_at_checked(origin.outer.len())
+                    .is_some_and(|(outer, inner)| equal(outer, origin.outer) && equal(inner, origin.label))
         };
-        if self.streams.get(self.current).is_some_and(is_current) {
+        if self.streams.get(self.current).is_some_and(is_of_origin) {
+            return true;
+        }
+        let key = hash(hash(0, origin.outer.as_bytes()), origin.label.as_bytes());
+        let recent = self.recent_places.get(key, |place| is_of_origin(&self.streams[*place])).copied();
+        if let Some(place) = recent {
+            self.resume(place);
             return true;
         }
         let label = [origin.outer, origin.label].concat();
         if let Some(&place) = self.places.get(&label) {
-            self.current = place;
-            self.out.origin.clone_from(&self.streams[place].subject);
+            self.recent_places.insert(key, place);
+            self.resume(place);
             return true;
         }
         if self.streams.len() == PROCESSES {
@@ -208,6 +218,12 @@ impl Processes<'_> {
         self.places.insert(label.clone(), self.current);
         self.streams.push(ProcessStream { label, subject, lines: (self.new)() });
         true
+    }
+
+    /// Makes an existing stream the current one.
+    fn resume(&mut self, place: usize) {
+        self.current = place;
+        self.out.origin.clone_from(&self.streams[place].subject);
     }
 
     fn finish(self) -> LogEnd {

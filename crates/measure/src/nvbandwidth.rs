@@ -206,7 +206,7 @@ impl TestName {
 
 impl Lines for Copies {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        if self.json.line(line, b"{", out, document) {
+        if self.json.line(&line, b"{", out, document) {
             return;
         }
         let text = line.text.trim_ascii_start();

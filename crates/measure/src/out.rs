@@ -17,9 +17,10 @@ use model::{
 
 use crate::{known::Known, recent::Recent, text::trim};
 
-use names::{NameSource, RecentName, hash};
+use names::{NameSource, RecentName};
 use put::complete;
 
+pub(crate) use names::hash;
 pub(crate) use put::Put;
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
@@ -72,6 +73,8 @@ pub(crate) struct Out {
     is_unsorted: bool,
     /// Labels of the metric in progress: each name and value follows its length in one byte.
     labels: Vec<u8>,
+    /// Labels of the metric in progress that its reader made before, if it adds no others.
+    made_labels: SharedLabels,
     /// Buffer for a name.
     text: String,
 }
@@ -79,9 +82,29 @@ pub(crate) struct Out {
 struct RecentLabels {
     /// The labels as in [`Out::labels`].
     text: Box<[u8]>,
+    labels: SharedLabels,
+}
+
+/// Labels that several metrics share.
+#[derive(Clone, Default)]
+pub(crate) struct SharedLabels {
     labels: Labels,
     /// Memory of the labels, bytes.
     bytes: usize,
+}
+
+impl From<BTreeMap<String, String>> for SharedLabels {
+    fn from(labels: BTreeMap<String, String>) -> Self {
+        let of_label = |(name, value): (&String, &String)| name.len() + value.len() + 2 * OVERHEAD;
+        let bytes = LABELS + labels.iter().map(of_label).sum::<usize>();
+        Self { labels: labels.into(), bytes }
+    }
+}
+
+impl From<(String, String)> for SharedLabels {
+    fn from(label: (String, String)) -> Self {
+        BTreeMap::from([label]).into()
+    }
 }
 
 impl Out {
@@ -243,11 +266,11 @@ impl Out {
         name
     }
 
-    /// The labels of the metric in progress with their memory. Equal ones are shared.
-    fn shared_labels(&mut self) -> (Labels, usize) {
+    /// The labels of the metric in progress. Equal ones are shared.
+    fn shared_labels(&mut self) -> SharedLabels {
         let key = hash(0, &self.labels);
         if let Some(recent) = self.recent_labels.get(key, |recent| *recent.text == *self.labels) {
-            return (recent.labels.clone(), recent.bytes);
+            return recent.labels.clone();
         }
         let mut labels = BTreeMap::new();
         let mut rest = &self.labels[..];
@@ -260,14 +283,12 @@ impl Out {
         while let (Some(name), Some(value)) = (next(), next()) {
             labels.insert(name, value);
         }
-        let of_label = |(name, value): (&String, &String)| name.len() + value.len() + 2 * OVERHEAD;
-        let bytes = LABELS + labels.iter().map(of_label).sum::<usize>();
-        let labels = Labels::from(labels);
+        let labels = SharedLabels::from(labels);
         if self.labels.len() <= RECENT_TEXT {
             let text = self.labels.as_slice().into();
-            self.recent_labels.insert(key, RecentLabels { text, labels: labels.clone(), bytes });
+            self.recent_labels.insert(key, RecentLabels { text, labels: labels.clone() });
         }
-        (labels, bytes)
+        labels
     }
 
     /// Reserves memory for the metrics of the rest of the log, if its length is known: growing step by step would copy them and use new

@@ -108,7 +108,7 @@ const STATISTICS: [(&str, &str); 9] = [
 
 impl Lines for PerftestTest {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
-        if self.json.line(line, b"{", out, document) {
+        if self.json.line(&line, b"{", out, document) {
             return;
         }
         let text = trim(line.text);

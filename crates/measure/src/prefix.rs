@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use memchr::memchr;
 
+use crate::text::find_near;
+
 /// The process that printed a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineOrigin<'a> {
@@ -35,6 +37,8 @@ pub(crate) struct LogPrefixes {
 
 /// Maximum length of a label, bytes.
 const LONGEST: usize = 200;
+/// Maximum length of a host name, bytes.
+const HOST: usize = 63;
 /// Length of the examined part of a line, bytes: more than the total length of its prefixes.
 const PREFIXES: usize = 1024;
 /// Number of lines that are examined.
@@ -174,15 +178,25 @@ fn rank(line: &str) -> Option<(LineOrigin<'_>, &str)> {
     ))
 }
 
-/// `node-1: ` of pdsh.
+/// `node-1: ` of pdsh. Always inlined: reading the parts of a result right after they were written would wait for each of the writes.
+#[inline(always)]
 fn host(line: &str) -> Option<(&str, &str)> {
-    let (name, rest) = line.split_once(':')?;
-    let valid = (1..=63).contains(&name.len())
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.bytes().any(|byte| byte.is_ascii_alphabetic())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-    (valid && (rest.is_empty() || rest.starts_with(' ')))
-        .then(|| (name, rest.strip_prefix(' ').unwrap_or(rest)))
+    let (name, rest) = line.split_at(host_length(line)?);
+    let rest = &rest[1..];
+    Some((name, rest.strip_prefix(' ').unwrap_or(rest)))
+}
+
+/// Length of the host name at the start of a line, up to its colon.
+fn host_length(line: &str) -> Option<usize> {
+    let bytes = line.as_bytes();
+    // Many lines have no colon.
+    let length = find_near([b':'], &bytes[..bytes.len().min(HOST + 1)])?;
+    let (name, rest) = (&bytes[..length], &bytes[length + 1..]);
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let valid = name.first().is_some_and(u8::is_ascii_alphanumeric)
+        && name.iter().any(u8::is_ascii_alphabetic)
+        && name.iter().all(is_part);
+    (valid && matches!(rest, [] | [b' ', ..])).then_some(length)
 }
 
 #[cfg(test)]

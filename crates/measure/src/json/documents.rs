@@ -131,10 +131,11 @@ pub(crate) struct JsonDocuments {
 }
 
 impl JsonDocuments {
-    /// Adds a line of a document, and reads a closed document; returns `false` for other lines.
+    /// Adds a line of a document, and reads a closed document; returns `false` for other lines. The line is borrowed: copying it right
+    /// after its parts were written would wait for each of the writes.
     pub(crate) fn line(
         &mut self,
-        line: Line<'_>,
+        line: &Line<'_>,
         starts: &[u8],
         out: &mut Out,
         read: impl FnOnce(JsonValue<'_>, &mut Out) -> LogEnd,

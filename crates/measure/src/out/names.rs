@@ -108,7 +108,7 @@ fn fill(name: &mut String, mut pattern: &str, parts: &[&str]) {
 
 /// Continues the hash of texts.
 #[inline]
-pub(super) fn hash(hash: u64, text: &[u8]) -> u64 {
+pub(crate) fn hash(hash: u64, text: &[u8]) -> u64 {
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let hash = mix(hash, text.len() as u64);
     // The last bytes are read together, also if some of them were read before.

@@ -9,7 +9,7 @@ use crate::{
     text::trim,
 };
 
-use super::{MAX_BYTES, METRIC, OVERHEAD, Out, beginning, short};
+use super::{MAX_BYTES, METRIC, OVERHEAD, Out, SharedLabels, beginning, short};
 
 /// A metric in progress. It must be completed with a value or a reason.
 ///
@@ -80,6 +80,15 @@ impl Put<'_> {
         self
     }
 
+    /// Sets labels made before, instead of others. A reader whose metrics have equal labels makes them once.
+    #[inline]
+    pub(crate) fn labels(self, labels: &SharedLabels) -> Self {
+        if self.kept {
+            self.out.made_labels = labels.clone();
+        }
+        self
+    }
+
     /// Adds the metric with a value.
     #[inline]
     pub(crate) fn value(self, number: PrintedNumber, line: u64) {
@@ -118,7 +127,8 @@ impl Put<'_> {
             out.left_out += 1;
             return;
         }
-        let (labels, bytes) = if out.labels.is_empty() { Default::default() } else { out.shared_labels() };
+        let made = std::mem::take(&mut out.made_labels);
+        let SharedLabels { labels, bytes } = if out.labels.is_empty() { made } else { out.shared_labels() };
         let Some(metric) = out.reading.metrics.last_mut() else { return };
         let reason = metric.unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
         let used = out.used + METRIC + bytes + reason;
