@@ -5,10 +5,11 @@
 //! memory limit: most of them are parsed and counted, but not kept. The best of several passes counts, because other load only
 //! makes a pass slower.
 //!
-//! The goal is 300 MB/s of one core. Slower processors miss it for short logs: on one virtual machine
-//! `key-value` reads at 246 MB/s and `osu` at 294 MB/s, on another one both above 320 MB/s. The slowest short logs consist of
-//! little but numbers or findings: `key-value` with a finding in every other line at 326 MB/s (14 million metrics per second), `dcgm-diag`
-//! at 355 MB/s. A metric that is kept takes about 200 bytes; names, units and labels are shared with earlier metrics. The time does not
+//! The goal is 300 MB/s of one core. On one shared virtual machine with two cores (AMD EPYC, best of three runs) the slowest short logs
+//! are: `key-value` with a repetition and a finding in every other line at 203 MB/s, mostly because each repetition has its own map of labels,
+//! without findings at 366 MB/s (15 million metrics per second); JSON of `perftest` 4.5 at 240 MB/s without a metric, because its
+//! keys are read as names of hosts when a log contains three documents; `elbencho` at 322 MB/s; `osu` at 406 MB/s; `dcgm-diag`
+//! at 348 MB/s. A metric that is kept takes about 200 bytes; names, units and labels are shared with earlier metrics. The time does not
 //! include the release of the reading.
 //!
 //! Python reads the same logs as test suites do, if `python3` exists: JSON with `json.loads`, XML with `xml.etree`, and text with
