@@ -49,14 +49,23 @@ impl SlurmJobs {
         self
     }
 
-    /// All records of a job: the controller's rows, the accounting's if the controller has purged the job, and the
-    /// marks of its folder. The marks are read last, so that they are not older than the rows.
+    /// All records of a job: the controller's rows, the accounting's if the controller has purged the job, and the marks of its folder. The
+    /// marks are not older than the rows, and the rows not older than the claim.
     async fn known(&self, folder: &SlurmFolder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
-        let mut rows = self.commands.jobs(name).await?;
-        if rows.is_empty() {
-            rows = self.commands.accounted(name).await?;
+        let mut before = read(folder, SlurmFolder::marks).await?;
+        loop {
+            let mut rows = self.commands.jobs(name).await?;
+            if rows.is_empty() {
+                rows = self.commands.accounted(name).await?;
+            }
+            let marks = read(folder, SlurmFolder::marks).await?;
+            // A row that is older than the start of its job is waiting, which after the start would mean that Slurm requeued the job. A
+            // claim never changes.
+            if marks.claim == before.claim {
+                return Ok((rows, marks));
+            }
+            before = marks;
         }
-        Ok((rows, read(folder, SlurmFolder::marks).await?))
     }
 
     /// Id of an existing job, as reported to the caller.

@@ -58,7 +58,8 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     wrapper(&twice, "sbatch", "/usr/bin/sbatch \"$@\" >/dev/null; exec /usr/bin/sbatch \"$@\"");
     let jobs = bed.jobs().with_commands(&twice);
     jobs.submit(&job).await.unwrap();
-    assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
+    let end = ended(&jobs, &job).await;
+    assert_eq!(end.state, "COMPLETED", "{}", bed.run("scontrol --oneliner show job | grep 'JobName=twice '"));
     bed.until("no job of the name remains", || bed.run("squeue -h -n twice").is_empty());
     assert_eq!((bed.numbers("twice").len(), bed.begun("twice")), (2, 4));
 
@@ -78,6 +79,32 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
         1,
         "the second reports that it did not run the benchmark"
     );
+}
+
+/// The controller's answer is older than the start: it lists the job as waiting, and the claim exists when the marks are read.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
+async fn a_job_that_starts_during_a_poll_is_not_requeued() {
+    let bed = SlurmBed::up("starts");
+    let earlier = bed.job("earlier", "sleep 4");
+    bed.jobs().submit(&earlier).await.unwrap();
+    let job = counting(&bed, "starts");
+    bed.jobs().submit(&job).await.unwrap();
+    let late = bed.shared.join("late");
+    let claim = bed.folder("starts").join("claim").display().to_string().replace('\'', "'\\''");
+    let waited = bed.root.join("waited");
+    wrapper(
+        &late,
+        "scontrol",
+        &format!(
+            "said=$(/usr/bin/scontrol \"$@\")\nstatus=$?\ncase $said in\n*JobName=starts\\ *JobState=PENDING*)\n  \
+             until [ -L '{claim}' ]; do sleep 0.1; done\n  : >'{}' ;;\nesac\nprintf '%s\\n' \"$said\"\nexit $status",
+            waited.display()
+        ),
+    );
+    assert_eq!(ended(&bed.jobs().with_commands(&late), &job).await.state, "COMPLETED");
+    assert!(waited.exists(), "no answer was older than the start");
+    assert_eq!((bed.numbers("starts").len(), bed.begun("starts")), (1, 4));
 }
 
 /// Each submission is dropped at another time, as when its agent is killed. The duration of a submission depends on the
