@@ -57,7 +57,7 @@ impl LogPrefixes {
             rest = rest.get(end + 1..).unwrap_or_default();
             Some(line.trim_ascii_end())
         });
-        let (mut all, mut ranks, mut hosts) = (0, 0, 0);
+        let (mut all, mut ranks, mut hosts, mut braces) = (0, 0, 0, 0);
         let mut names = BTreeSet::new();
         for line in lines.filter(|line| !line.is_empty()).take(EXAMINED) {
             let line = crate::text::text_of(&line[..line.len().min(PREFIXES)]);
@@ -65,6 +65,7 @@ impl LogPrefixes {
             let tag = tagged(&line).map_or(0, |(_, rest)| line.len() - rest.len());
             let line = &line[tag..];
             ranks += usize::from(rank(line).is_some());
+            braces += usize::from(matches!(line, "{" | "}" | "},"));
             if let Some((name, _)) = host(line) {
                 hosts += 1;
                 names.insert(name.to_owned());
@@ -73,7 +74,8 @@ impl LogPrefixes {
         let most = |count: usize| count >= 3 && count * 10 >= all * 8;
         Self {
             ranks: most(ranks),
-            hosts: !most(ranks) && most(hosts) && names.len() * 3 <= hosts,
+            // pdsh adds the host to each line. A brace without one is part of a document with unquoted keys, such as that of perftest 4.5.
+            hosts: !most(ranks) && most(hosts) && names.len() * 3 <= hosts && braces == 0,
             raw: false,
         }
     }
@@ -217,6 +219,10 @@ mod tests {
         let (origin, rest) = LogPrefixes::of(b"n1: a\nn1: b\nn1: c\n").strip("n2: x: y");
         assert_eq!((origin.node, rest), (Some("n2"), "x: y"));
         assert_eq!(LogPrefixes::of(b"a: 1\nb: 2\nc: 3\n"), LogPrefixes::default());
+        let document = "{\na: 1,\nb: 2,\nc: 3,\nd: 4,\ne: 5,\nf: 6,\ng: 7,\nh: 8,\n}\n".repeat(3);
+        assert_eq!(LogPrefixes::of(document.as_bytes()), LogPrefixes::default());
+        let with_host: String = document.lines().map(|line| format!("n1: {line}\n")).collect();
+        assert_eq!(LogPrefixes::of(with_host.as_bytes()).strip("n1: a: 1,").1, "a: 1,");
         assert_eq!(LogPrefixes::RAW.strip("[1,3]<stdout>:x").1, "[1,3]<stdout>:x");
     }
 }

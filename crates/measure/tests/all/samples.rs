@@ -17,6 +17,17 @@ fn samples_have_the_expected_content() {
     }
 }
 
+/// As a check with `every: pair` prints them.
+#[test]
+fn each_of_three_documents_of_perftest_is_read() {
+    for name in ["perftest/4.5-write-bw.json", "perftest/4.5-write-lat.json"] {
+        let sample = samples().into_iter().find(|sample| sample.name == name).expect(name);
+        let one = read(sample.format, &sample.text);
+        let three = read(sample.format, &sample.text.repeat(3));
+        assert_eq!((three.ended, three.metrics.len()), (one.ended, 3 * one.metrics.len()), "{name}");
+    }
+}
+
 #[test]
 fn metrics_and_findings_are_in_the_registry() {
     for sample in samples() {
