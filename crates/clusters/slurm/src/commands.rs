@@ -6,7 +6,7 @@ use model::{Class, Drained, Failure};
 use service::PortError;
 use supervisor::{ProgramOutput, ask};
 
-use crate::state::SlurmJobRow;
+use crate::state::{SlurmJobRow, SlurmStateKind};
 
 /// Timeout of each command; Slurm's own timeouts and retries are shorter.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -117,16 +117,21 @@ impl Commands {
         self.good(&["scancel", "--quiet", &user, &name]).await.map(drop)
     }
 
-    /// Cancels a job unless it has started: `hold` succeeds only on a pending job.
+    /// Cancels a job unless it has started. A held job cannot start, so that its state after the hold is final. The state is needed, because
+    /// `scontrol hold` with a number sends the change for a running job as well (src/scontrol/update_job.c of Slurm).
     ///
     /// # Errors
     /// Returns an error if the controller request fails.
     pub async fn cancel_waiting(&self, number: u64) -> Result<(), PortError> {
         let number = number.to_string();
         let held = self.ask(["scontrol", "hold", &number].map(str::to_owned).into()).await?;
-        match held.good {
+        if !held.good {
+            return Ok(()); // the started job finds the claim and exits
+        }
+        let shown = self.good(&["scontrol", "--oneliner", "show", "job", &number]).await?;
+        match SlurmJobRow::shown(&shown).is_some_and(|row| row.kind() == SlurmStateKind::Waiting) {
             true => self.good(&["scancel", "--quiet", &number]).await.map(drop),
-            false => Ok(()), // the started job finds the claim and exits
+            false => Ok(()),
         }
     }
 

@@ -84,27 +84,31 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
 /// The controller's answer is older than the start: it lists the job as waiting, and the claim exists when the marks are read.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
-async fn a_job_that_starts_during_a_poll_is_not_requeued() {
+async fn a_job_that_starts_during_a_request_continues() {
     let bed = SlurmBed::up("starts");
-    let earlier = bed.job("earlier", "sleep 4");
-    bed.jobs().submit(&earlier).await.unwrap();
-    let job = counting(&bed, "starts");
-    bed.jobs().submit(&job).await.unwrap();
-    let late = bed.shared.join("late");
-    let claim = bed.folder("starts").join("claim").display().to_string().replace('\'', "'\\''");
-    let waited = bed.root.join("waited");
-    wrapper(
-        &late,
-        "scontrol",
-        &format!(
-            "said=$(/usr/bin/scontrol \"$@\")\nstatus=$?\ncase $said in\n*JobName=starts\\ *JobState=PENDING*)\n  \
+    for submits_again in [false, true] {
+        let name = if submits_again { "starts-again" } else { "starts" };
+        let earlier = bed.job(&format!("before-{name}"), "sleep 4");
+        bed.jobs().submit(&earlier).await.unwrap();
+        let job = counting(&bed, name);
+        bed.jobs().submit(&job).await.unwrap();
+        let claim = bed.folder(name).join("claim").display().to_string().replace('\'', "'\\''");
+        let (late, waited) =
+            (bed.shared.join(format!("late-{name}")), bed.root.join(format!("waited-{name}")));
+        let script = format!(
+            "said=$(/usr/bin/scontrol \"$@\")\nstatus=$?\ncase $said in\n*JobName={name}\\ *JobState=PENDING*)\n  \
              until [ -L '{claim}' ]; do sleep 0.1; done\n  : >'{}' ;;\nesac\nprintf '%s\\n' \"$said\"\nexit $status",
             waited.display()
-        ),
-    );
-    assert_eq!(ended(&bed.jobs().with_commands(&late), &job).await.state, "COMPLETED");
-    assert!(waited.exists(), "no answer was older than the start");
-    assert_eq!((bed.numbers("starts").len(), bed.begun("starts")), (1, 4));
+        );
+        wrapper(&late, "scontrol", &script);
+        let jobs = bed.jobs().with_commands(&late);
+        if submits_again {
+            jobs.submit(&job).await.unwrap();
+        }
+        assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "{name}");
+        assert!(waited.exists(), "{name}: no answer was older than the start");
+        assert_eq!((bed.numbers(name).len(), bed.begun(name)), (1, 4), "{name}");
+    }
 }
 
 /// Each submission is dropped at another time, as when its agent is killed. The duration of a submission depends on the
