@@ -6,7 +6,7 @@
 //! makes a pass slower.
 //!
 //! The goal is 300 MB/s of one core. On one shared virtual machine with two cores (AMD EPYC, best of three runs) the slowest short logs
-//! are: `key-value` with a repetition and a finding in every other line at 203 MB/s, mostly because each repetition has its own map of labels,
+//! are: `key-value` with a repetition and a finding in every other line at 203 MB/s, because each repetition has its own map of labels,
 //! without findings at 366 MB/s (15 million metrics per second); JSON of `perftest` 4.5 at 306 MB/s (4.6 million metrics
 //! per second); `elbencho` at 322 MB/s; `osu` at 406 MB/s; `dcgm-diag`
 //! at 348 MB/s. A metric that is kept takes about 200 bytes; names, units and labels are shared with earlier metrics. The time does not
