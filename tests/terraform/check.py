@@ -130,15 +130,20 @@ BREAKING = (
 )
 
 
-def rules(terraform):
-    """Checks the planned settings against rules that no schema states."""
+def planned(terraform):
+    """The plan with all options, as JSON text."""
     status, output = terraform.plan(REQUIRED | OPTIONS, "-out=plan")
     if status:
         fail("terraform plan", output)
     status, output = terraform.run("show", "-json", "plan")
     if status:
         fail("terraform show", output)
-    plan = json.loads(output)
+    return output
+
+
+def rules(terraform):
+    """Checks the planned settings against rules that no schema states."""
+    plan = json.loads(planned(terraform))
     if found := broken_rules(plan):
         fail("the plan breaks rules of Google's services", "\n".join(found))
     text = json.dumps(plan)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from check import HERE, OPTIONS, REQUIRED, Terraform, fail
+from check import HERE, Terraform, fail, planned
 
 
 def main():
@@ -14,17 +14,10 @@ def main():
             [sys.executable, "-B", HERE / "provider.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as provider:
         try:
             terraform = Terraform(folder, provider.stdout.readline().strip(), provider.pid)
-            for words in (("init", "-input=false"),):
-                status, output = terraform.run(*words)
-                if status:
-                    fail(f"terraform {' '.join(words)}", output)
-            status, output = terraform.plan(REQUIRED | OPTIONS, "-out=plan")
+            status, output = terraform.run("init", "-input=false")
             if status:
-                fail("terraform plan", output)
-            status, output = terraform.run("show", "-json", "plan")
-            if status:
-                fail("terraform show", output)
-            print(output)
+                fail("terraform init", output)
+            print(planned(terraform))
         finally:
             provider.stdin.close()
 
