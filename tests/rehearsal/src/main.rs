@@ -20,6 +20,7 @@ mod plan;
 mod proxy;
 mod report;
 mod requests;
+mod rules;
 mod scenario;
 mod tokens;
 

@@ -13,7 +13,7 @@ use crate::{
     grants::Grant,
     iam::Uses,
     members,
-    methods::RULES,
+    rules::RULES,
 };
 
 const HEAD: &str = "# Permissions

@@ -1,0 +1,282 @@
+//! Rules of Google's services that the rehearsal applies, each with its source and the test that covers it.
+
+/// A rule of Google's services, with its source and the test that covers it.
+pub struct RequestRule {
+    /// Short name of the rule, for references.
+    pub name: &'static str,
+    pub rule: &'static str,
+    /// Page of Google's documentation by title, issue, or public data set.
+    pub source: &'static str,
+    /// Test of this crate, of the stand-ins or of their clients, or `rehearsal` for the run itself.
+    pub test: &'static str,
+}
+
+const fn rule(
+    name: &'static str,
+    rule: &'static str,
+    source: &'static str,
+    test: &'static str,
+) -> RequestRule {
+    RequestRule { name, rule, source, test }
+}
+
+pub const RULES: [RequestRule; 43] = [
+    rule(
+        "additive",
+        "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
+        "Understanding allow policies",
+        "a_grant_counts_for_its_member_on_its_resource_and_below",
+    ),
+    rule(
+        "condition",
+        "a condition that reads a missing attribute is false",
+        "Overview of IAM Conditions",
+        "the_condition_forms_of_infra_are_evaluated_and_all_others_are_errors",
+    ),
+    rule(
+        "roles",
+        "roles have the permissions that Google's API returns",
+        "darkbitio/gcp-iam-role-permissions, roles",
+        "unknown_roles_permissions_and_kinds_are_errors",
+    ),
+    rule(
+        "create",
+        "`objects.insert` checks `storage.objects.create`; without the precondition generation 0 also `storage.objects.delete`",
+        "IAM permissions for JSON methods",
+        "storage_methods_check_the_documented_permission",
+    ),
+    rule(
+        "projection",
+        "methods of Cloud Storage check a `getIamPolicy` permission only for the projection `full`, which no service requests",
+        "IAM permissions for JSON methods",
+        "storage_methods_check_the_documented_permission",
+    ),
+    rule(
+        "taken",
+        "no page states whether the permission to overwrite or the precondition is checked first: a create of an existing name is rehearsed with 412 and with 403",
+        "none found",
+        "rehearsal",
+    ),
+    rule(
+        "list",
+        "`objects.list` checks `storage.objects.list` on the bucket, where only the request's prefix identifies objects",
+        "Attribute reference for IAM Conditions",
+        "a_list_is_checked_on_the_bucket_with_its_prefix",
+    ),
+    rule(
+        "absent",
+        "a read of an absent object is 403 for callers that may not list the bucket",
+        "issue bigquery-dlp-remote-function #70",
+        "rehearsal",
+    ),
+    rule(
+        "absent-prefix",
+        "no page states whether a read or a removal of an absent object is 404 or 403 for callers that may list below a prefix only: both are rehearsed",
+        "none found",
+        "rehearsal",
+    ),
+    rule(
+        "retention",
+        "an object younger than its bucket's retention cannot be removed: 403",
+        "Bucket Lock",
+        "permanent_failures_are_returned_without_retries",
+    ),
+    rule(
+        "source",
+        "no page states whether a load whose caller may not read its sources is refused with 403, or fails as a job with `accessDenied`: both are rehearsed, and each row is loaded once",
+        "none found",
+        "rehearsal",
+    ),
+    rule(
+        "session",
+        "the URL of a resumable upload needs no credentials",
+        "Resumable uploads",
+        "storage_methods_check_the_documented_permission",
+    ),
+    rule(
+        "publish",
+        "`topics.publish` checks `pubsub.topics.publish` on the topic",
+        "methods.json",
+        "a_caller_without_the_permission_is_refused",
+    ),
+    rule(
+        "pull",
+        "pull and acknowledge check `pubsub.subscriptions.consume` on the subscription",
+        "Access control with IAM (Pub/Sub)",
+        "rehearsal",
+    ),
+    rule(
+        "push",
+        "a push carries a token that Pub/Sub's own account creates: `iam.serviceAccounts.getOpenIdToken` on the push account",
+        "Authentication for push subscriptions",
+        "rehearsal",
+    ),
+    rule(
+        "dead-letters",
+        "Pub/Sub's own account forwards dead letters with publish on their topic and consume on the source",
+        "Dead-letter topics",
+        "a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_has_permission",
+    ),
+    rule(
+        "invoke",
+        "Cloud Run checks `run.routes.invoke` on the service before the container: 401 without a valid token, 403 for an account without the permission",
+        "Access control with IAM (Cloud Run)",
+        "a_request_needs_a_valid_token_of_an_invoker",
+    ),
+    rule(
+        "audience",
+        "a token's audience is the URL of the service without a path; a user's token from `gcloud auth print-identity-token` has the audience of gcloud",
+        "Authenticating service-to-service; Authenticate developers",
+        "the_audience_is_the_url_of_the_service",
+    ),
+    rule(
+        "signature",
+        "a token is signed with RS256 by Google's key",
+        "Authentication for push subscriptions",
+        "a_token_is_valid_only_with_the_signature_of_google",
+    ),
+    rule(
+        "claims",
+        "a token has Google as its issuer, a verified address, and an expiry in the future",
+        "Authentication for push subscriptions",
+        "a_token_is_valid_only_from_google_until_its_expiry_with_a_verified_address",
+    ),
+    rule(
+        "removed-signature",
+        "the container receives the token with its signature replaced by `SIGNATURE_REMOVED_BY_GOOGLE`, so it cannot verify it",
+        "Troubleshoot Cloud Run",
+        "the_container_receives_the_claims_without_the_signature",
+    ),
+    rule(
+        "ingress",
+        "a service with internal ingress does not exist for callers other than Pub/Sub and Cloud Scheduler of its project; this is checked before the token",
+        "Restrict network ingress for Cloud Run",
+        "ingress_is_checked_before_the_token",
+    ),
+    rule(
+        "schedule",
+        "Cloud Scheduler's own account creates the token of a job's account",
+        "Use authentication with HTTP targets",
+        "rehearsal",
+    ),
+    rule(
+        "builds",
+        "builds check `cloudbuild.builds.create`, `get`, `list`, and `update` for a cancel, on the project",
+        "methods.json",
+        "build_methods_check_the_project_and_the_account",
+    ),
+    rule(
+        "substitutions",
+        "each substitution of a build is used, and each used one is given, unless the build is `ALLOW_LOOSE`. No page states whether a variable of `automapSubstitutions` counts as used: here it does not, which demands more",
+        "GoogleCloudPlatform/cloud-build-local, validate/validate.go",
+        "unused_and_missing_substitutions_are_refused",
+    ),
+    rule(
+        "listing",
+        "a list of builds may omit a new build, for a time that no page states",
+        "none found",
+        "no_second_build_is_created_while_the_outcome_is_unknown",
+    ),
+    rule(
+        "acting",
+        "a build with an account needs `iam.serviceAccounts.actAs` on it; without one, on the default account",
+        "Configure user-specified service accounts",
+        "build_methods_check_the_project_and_the_account",
+    ),
+    rule(
+        "build-logs",
+        "a build with an account names a bucket for its logs; it creates the log object. No page states whether it reads the bucket and rewrites the object: both are rehearsed",
+        "Store and view build logs",
+        "rehearsal",
+    ),
+    rule(
+        "build-source",
+        "a build reads its source and writes its artifacts as its account",
+        "Configure user-specified service accounts",
+        "rehearsal",
+    ),
+    rule(
+        "jobs",
+        "a job checks `bigquery.jobs.create` on the project, a load `bigquery.tables.updateData` and the caller's read of each source, a query `bigquery.tables.getData`; a caller's own jobs need no permission",
+        "Method: jobs.insert; Loading data from Cloud Storage",
+        "warehouse_methods_check_project_and_dataset",
+    ),
+    rule(
+        "secrets",
+        "a service reads the secrets of its environment with its own account when it starts",
+        "Configure secrets for services",
+        "rehearsal",
+    ),
+    rule(
+        "keys",
+        "resources with a customer's key are encrypted and decrypted by their service's agent, never by the caller",
+        "Use customer-managed encryption keys (of each service)",
+        "rehearsal",
+    ),
+    rule(
+        "instances",
+        "a service whose instances all have their maximum of requests answers 429",
+        "Maximum instances for services; Troubleshoot Cloud Run",
+        "a_request_beyond_the_maximum_of_the_instances_is_refused",
+    ),
+    rule(
+        "build-secrets",
+        "Cloud Build reads the secrets in `availableSecrets` with the build's account before the first step",
+        "Use secrets from Secret Manager",
+        "rehearsal",
+    ),
+    rule(
+        "names",
+        "an object's name has 1 to 1,024 bytes and no line break, and is neither `.` nor `..`: otherwise 400",
+        "About Cloud Storage objects",
+        "an_object_with_an_invalid_name_is_refused",
+    ),
+    rule(
+        "pages",
+        "a page of a list may be empty and have a token",
+        "Objects: list",
+        "more_names_than_fit_a_page_are_listed",
+    ),
+    rule(
+        "rate",
+        "writes of one name within a second are refused with 429, also if the name is taken",
+        "Quotas & limits (Cloud Storage)",
+        "a_rate_limited_name_is_read_back",
+    ),
+    rule(
+        "message-limits",
+        "a message has data or an attribute, at most 10 MB and 100 attributes, keys of at most 256 bytes and values of at most 1,024",
+        "Quotas and limits (Pub/Sub)",
+        "a_message_beyond_the_limits_is_refused",
+    ),
+    rule(
+        "build-limits",
+        "a build has at most 300 steps and 200 substitutions, keys of at most 100 bytes, values of at most 4,000 bytes and a timeout of at most 24 h; its log bucket contains no substitution",
+        "Quotas and limits (Cloud Build); GoogleCloudPlatform/cloud-build-local, validate/validate.go and issue #114",
+        "a_build_beyond_the_limits_is_refused",
+    ),
+    rule(
+        "job-ids",
+        "a job id can be used once in a project and location, whatever the outcome of the job",
+        "Jobs overview; JobReference",
+        "an_id_can_be_used_once_regardless_of_its_jobs_result",
+    ),
+    rule(
+        "loads",
+        "a load appends all rows or none; unknown and missing fields, values of another type, absent sources and the quota of a table end it with a reason",
+        "Error messages (BigQuery); Loading JSON data; Quotas and limits (BigQuery)",
+        "a_load_appends_all_rows_or_none_with_a_reason",
+    ),
+    rule(
+        "processor",
+        "a container may have no processor between requests: the rehearsal runs with and without polls of builds and clusters between them",
+        "Billing settings for services (request-based billing)",
+        "rehearsal",
+    ),
+    rule(
+        "reserved",
+        "`/healthz` of a service is not reachable from the Internet: Google's front end answers 404",
+        "Known issues in Cloud Run (reserved URL paths)",
+        "the_health_check_is_not_reachable_from_the_internet",
+    ),
+];
