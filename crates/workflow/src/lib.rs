@@ -9,6 +9,7 @@ mod document;
 mod feasible;
 mod file;
 mod parameters;
+mod problem;
 mod reader;
 mod resolve;
 mod rules;
@@ -16,11 +17,12 @@ mod schema;
 mod similar;
 
 pub use archive::SourceArchive;
-pub use document::{Excerpt, FileProblem, FileProblems, Position, YamlDocument};
+pub use document::YamlDocument;
 pub use file::{
     BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SuiteFile,
     SystemFile, WorkflowFile, WorkloadFile,
 };
+pub use problem::{Excerpt, FileProblem, FileProblems, Position};
 pub use resolve::{
     Offered, Override, Resolved, offered, offered_by, resolve, resolve_document, resolve_on,
     resolve_with_values,

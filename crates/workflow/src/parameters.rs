@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 
-use crate::document::{FileProblem, FileProblems, MAX_DEPTH, YamlDocument};
+use crate::{
+    document::{MAX_DEPTH, YamlDocument},
+    problem::{FileProblem, FileProblems},
+};
 
 pub(crate) struct ValuesFile<'a> {
     document: &'a YamlDocument,

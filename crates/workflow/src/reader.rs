@@ -14,10 +14,11 @@ use model::{ImageSpec, Workflow};
 
 use crate::{
     archive::SourceArchive,
-    document::{FileProblem, YamlDocument},
+    document::YamlDocument,
     feasible::{self, FeasibilityFinding, FieldSource},
     file::ImageFile,
     parameters::ValuesFile,
+    problem::FileProblem,
     similar::{nearest, suggest},
 };
 

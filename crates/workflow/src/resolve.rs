@@ -8,9 +8,10 @@ use triggers::Triggers;
 
 use crate::{
     archive::SourceArchive,
-    document::{FileProblem, FileProblems, MAX_DEPTH, MAX_KEY, SET, YamlDocument, scalar},
+    document::{MAX_DEPTH, MAX_KEY, SET, YamlDocument, scalar},
     file::{SuiteFile, WorkflowFile},
     parameters::ValuesFile,
+    problem::{FileProblem, FileProblems},
     reader::{WorkflowReader, similar_file},
     rules,
 };

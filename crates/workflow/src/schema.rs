@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::{
-    document::{FileProblem, FileProblems, YamlDocument},
+    document::YamlDocument,
+    problem::{FileProblem, FileProblems},
     similar::{corrected, nearest, suggest},
 };
 

@@ -8,9 +8,9 @@ use model::{BuildSpec, ClusterSpec, System};
 
 use super::{DEPLOYED_FIELD, SET_BY_BURNIN, WorkflowReader, builds::StepsRequest};
 use crate::{
-    document::FileProblem,
     file::{ClusterFile, DeployedFile, ExistingFile, RentFile},
     parameters::{self, ParameterProblem},
+    problem::FileProblem,
 };
 
 /// Substitutions that every deploy config must declare, so that its resources can be identified and expire.
