@@ -31,7 +31,8 @@ def states(output):
 def missing(wanted, output):
     """The first unmet condition; None when the cluster is ready."""
     nodes = states(output)
-    idle = [node for node, state in nodes.items() if state == "idle"]
+    # `plnd` is an idle node that backfill considered for a pending job (backfill.c, _handle_planned).
+    idle = [node for node, state in nodes.items() if state in ("idle", "plnd")]
     if "login ready" not in output:
         return "Slurm is not set up on the login machine"
     if not re.search(r"^partition up$", output, re.MULTILINE):

@@ -153,6 +153,29 @@ fn a_failed_setup_is_reported_with_its_first_error() {
     assert_eq!(ready(), "setup failed: ERROR: mount of path '/home' failed: exit status 32\n");
 }
 
+/// Compact states that Slurm prints, from `node_state_string_compact` of slurm_protocol_defs.c.
+#[test]
+fn an_idle_node_that_backfill_planned_is_ready() {
+    let wait = |states: [&str; 2]| {
+        let output =
+            format!("login ready\npartition up\nnode b0-gpu-0 {}\nnode b0-gpu-1 {}\n", states[0], states[1]);
+        let script =
+            "import ready, sys; print(ready.missing({'nodes': 2, 'partition': 'a3mega'}, sys.argv[1]))";
+        let ran = Command::new("python3")
+            .args(["-BSc", script, &output])
+            .current_dir(repository("workflows/a3-mega"))
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        text(&ran.stdout)
+    };
+    assert_eq!(wait(["idle", "plnd"]), "None\n");
+    for state in ["idle*", "idle~", "mix-", "drain", "drng", "resv", "maint", "comp"] {
+        let expected = format!("1 of 2 nodes are idle: b0-gpu-0 plnd, b0-gpu-1 {state}\n");
+        assert_eq!(wait(["plnd", state]), expected);
+    }
+}
+
 /// Sources the profile on a node as a job script does, and starts a benchmark.
 fn profiled(cloud: &Cloud) -> Output {
     let folder = cloud.path().join("shared");
