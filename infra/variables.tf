@@ -45,7 +45,7 @@ variable "agent_members" {
 
   validation {
     condition     = alltrue([for who in var.agent_members : can(regex("^(serviceAccount:|principal://).", who))])
-    error_message = "expected serviceAccount:EMAIL or principal://...: an agent reports what its cluster did."
+    error_message = "expected serviceAccount:EMAIL or principal://...: an agent reports the results of its cluster."
   }
 }
 

@@ -64,7 +64,7 @@ def at(wanted, machine, command, script=None, timeout=120):
 
 
 def active_account():
-    """Requires an active account in gcloud: Terraform's clean-up calls gcloud, and would fail late without one."""
+    """Requires an active account in gcloud: without one Terraform's clean-up, which calls gcloud, would fail."""
     if not json.loads(call(["gcloud", "auth", "list", "--filter=status:ACTIVE", "--format=json"], shown=False)):
         raise ValueError("gcloud: expected an active account, found none; run `gcloud auth login` or give the build a service account")
 

@@ -1,4 +1,4 @@
-//! Memory bandwidth and a matrix product of this node: of each GPU, or of the processors if there is no GPU.
+//! Memory bandwidth and a matrix product of this node: of each GPU, or of the processors if no GPU exists.
 //!
 //! `node_perf memory` copies memory; `node_perf product` multiplies two matrices of floats and checks the result. One line for
 //! each device is printed, then `node_perf: done`. GPUs are used through the driver alone (`libcuda.so.1`), so no toolkit is

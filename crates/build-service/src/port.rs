@@ -47,7 +47,7 @@ impl<'a> From<&'a BuildKey> for ArtifactOwner<'a> {
     }
 }
 
-/// `{run}.{stage}.{attempt}`, followed by `.{part}` if there are several.
+/// `{run}.{stage}.{attempt}`, followed by `.{part}` if the command needs several builds.
 impl fmt::Display for BuildKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CommandId { run, stage, attempt, .. } = &self.command;

@@ -31,7 +31,7 @@ use crate::{
     storage::Emulator,
 };
 
-/// Where a service stores its objects: a bucket, or a folder on this host.
+/// Storage of a service's objects: a bucket, or a folder on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageLocation {
     /// A bucket's name.

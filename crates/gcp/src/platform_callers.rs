@@ -6,7 +6,7 @@
 //!
 //! A browser has no token. A user starts `gcloud run services proxy`, which adds the user's token to every request that reaches a port
 //! of the user's machine, in `X-Serverless-Authorization`, and replaces `Host` (`main.go` of GoogleCloudPlatform/cloud-run-proxy at
-//! c58d6fd4). A page of another site can send requests to that port too, also under a name of its own that resolves to 127.0.0.1. So
+//! c58d6fd4). A page of another site can send requests to that port too, also under its own DNS name that resolves to 127.0.0.1. So
 //! a request with the proxy's token must state in `Sec-Fetch-Site` that it comes from a page of this server, or from the user: browsers
 //! set this header on requests to local and encrypted addresses, and scripts cannot set it
 //! (<https://www.w3.org/TR/fetch-metadata/>).
@@ -70,7 +70,7 @@ fn check_origin(method: &Method, headers: &HeaderMap, by_proxy: bool) -> Result<
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     match text("sec-fetch-site") {
         Some("same-origin" | "none") => Ok(()),
-        // A link on another page opens a page of this server; that changes nothing.
+        // A link on another page only opens a page of this server, which changes no state.
         Some(_) if *method == Method::GET && text("sec-fetch-mode") == Some("navigate") => Ok(()),
         Some(_) => Err(Denied::CrossSite("a page of another site sent this request")),
         None if by_proxy => Err(Denied::CrossSite(

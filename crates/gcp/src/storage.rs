@@ -179,8 +179,8 @@ impl ClientState {
         if trouble.status == Some(412) {
             return Ok(Creation::Exists);
         }
-        // No document states whether the permission to overwrite is checked before the precondition: for an account without it a
-        // taken name may answer 403.
+        // No document states whether the permission to overwrite is checked before the precondition: for an account without it, a create of
+        // a taken name may be answered with 403.
         if !trouble.is_transient() && trouble.status != Some(403) {
             return Err(trouble);
         }

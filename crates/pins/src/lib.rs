@@ -20,7 +20,7 @@ pub use entry::{PinChange, PinEntry, PinHistory, PinNote};
 const FOLDER: &str = "baselines/";
 /// Format version of entries.
 const FORMAT: u32 = 1;
-/// Maximum number of attempts: as many conflicts indicate a faulty store.
+/// Maximum number of attempts: more conflicts indicate a faulty store.
 const RIVALS: u32 = 32;
 
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ impl Pins {
         Ok(entry.in_force())
     }
 
-    /// All decisions about a workflow, oldest first; `None` if there are no decisions.
+    /// All decisions about a workflow, oldest first; `None` without a decision.
     ///
     /// # Errors
     /// Returns an error if the store request fails, or an entry is invalid.

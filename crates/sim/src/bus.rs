@@ -59,7 +59,7 @@ fn irreplaceable(event: &Event) -> bool {
     )
 }
 
-/// Whether the command starts something that costs money.
+/// Whether the command starts a build, a cluster or a job, which costs money.
 fn begins_something(event: &Event) -> bool {
     matches!(
         event.ty(),

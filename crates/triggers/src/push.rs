@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct OnPush {
     /// The repository, as `owner/name`.
     pub repository: String,
-    /// Address for polling its refs: a URL or a path that git understands. Without it, a push whose
+    /// Address for polling its refs: a URL or a path that git accepts. Without it, a push whose
     /// notification was lost is not detected.
     pub url: Option<String>,
     /// Branches, as patterns: `*` matches any text without `/`, `**` any text between two `/`. Default

@@ -9,7 +9,7 @@
 //! | `nodes.locate` | `nodes.located`, after pairs of nodes were run and judged |
 //! | `nodes.cancel` | `nodes.failed`, once no pair is running |
 //!
-//! Idempotent by name: a job is named after its command, and a submission first looks for an existing job.
+//! Idempotent by name: a job is named after its command, and a submission first searches for an existing job.
 
 pub mod collect;
 pub mod locate;

@@ -25,8 +25,8 @@ use crate::turns::Turns;
 const RACES: u32 = 20;
 /// Maximum number of runs whose state is kept. A state takes about as much memory as its records.
 const STATES: usize = 1000;
-/// Maximum number of last loads of a run that are published at the same time, and of those that exist only in this process: each reads the
-/// measurements of a check, and a cancelled soak may have 5,000.
+/// Maximum number of a run's last loads that are published concurrently, and of those that exist only in this process: each load reads the
+/// measurements of a check, and a cancelled soak may have 5,000 checks.
 const LAST_LOADS: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -313,7 +313,7 @@ impl Conductor {
         }
     }
 
-    /// Whether the measurements of a closed run are still being loaded. Each tick continues.
+    /// Whether the measurements of a closed run are still being loaded. Each tick continues the load.
     pub fn is_loading(&self, run: &RunId) -> bool {
         self.endings().contains_key(run)
     }

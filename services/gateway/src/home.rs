@@ -80,7 +80,7 @@ async fn admit(
 fn addressed_here(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
-    // A proxy in front of this server would make all forwarded requests look local.
+    // A proxy in front of this server would make all forwarded requests appear local.
     let forwarded = headers.get_all(X_FORWARDED_HOST).iter().all(|value| value.to_str().is_ok_and(is_local));
     is_local(host)
         && forwarded

@@ -23,7 +23,7 @@ const HINTS: &str = "requests/open/";
 
 #[derive(Clone, Debug)]
 pub struct StartRequest {
-    /// Idempotency key: requests with the same key start one run, however far apart in time.
+    /// Idempotency key: requests with the same key start one run, regardless of the time between them.
     pub key: EventKey,
     pub workflow: String,
     /// Overridden fields. Only those that the workflow lists in `parameters`.

@@ -5,7 +5,7 @@
 //! | `run.judge` | `verdict.reached`, or `verdict.failed` if the logs are damaged |
 //!
 //! Idempotent: the verdict is stored under its command with all its inputs, and a repeated command returns the stored verdict.
-//! The same inputs always give the same verdict.
+//! The same inputs always result in the same verdict.
 
 mod pairs;
 mod past;
@@ -205,8 +205,8 @@ impl Judge {
             Ok((reading, clues))
         };
         let mut parsed = self.artefacts.logs(case.logs, case.job_attempt, parse).await?;
-        // nccl-tests in a pod print its name. The log of one pod may have the measurements of all, and each names its own node. For
-        // programs on each node and on pairs no such lines are printed.
+        // nccl-tests in a pod print the pod's name. The log of one pod may have the measurements of all pods, and each log names its own
+        // node. Programs that run on each node or on pairs have no such lines.
         if case.program.command().is_none_or(|command| command.every == Every::Rank) {
             let nodes = NodesOfHosts::of_logs(parsed.iter().map(|(_, (_, clues))| &clues.nodes_of_hosts));
             let nodes = nodes.within(case.cluster);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_the_section_of_a_pair_is_incomplete_wherever_it_is_cut() {
+    fn a_log_without_the_section_of_a_pair_is_incomplete_at_any_cut() {
         let good = LOG.replace(
             "Connection refused\n\nburnin pair ended: 1",
             "bw=10 GB/s\ndone\n\nburnin pair ended: 0",

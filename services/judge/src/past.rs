@@ -26,11 +26,11 @@ struct Extent {
 }
 
 impl Extent {
-    /// For a run with this number of values.
+    /// The extent for a run with this number of values.
     fn of(values: usize) -> Self {
         let fitting = |values_of_all: usize| u32::try_from(values_of_all / values.max(1)).unwrap_or(u32::MAX);
         Self {
-            // A baseline needs its runs, however large they are.
+            // A baseline needs its runs regardless of their size.
             runs: (fitting(VALUES) / 2).clamp(MAX_RUNS, SINCE),
             of_answer: fitting(VALUES_OF_ANSWER).max(1),
         }

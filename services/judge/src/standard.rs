@@ -19,7 +19,7 @@ use crate::past::{self, MAX_RUNS, SINCE};
 
 /// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
-/// Number of passed runs from which missing repeatability is reported.
+/// Minimum number of passed runs for a report of missing repeatability.
 const ENOUGH: usize = 10;
 
 /// A baseline and the later runs.
@@ -162,8 +162,9 @@ fn learned(past: &[Past]) -> Own {
     Own { baseline: Some(baseline), earlier, defining_runs: Some(FEWEST), reasons, ..Own::default() }
 }
 
-/// Learns each value of this run from the oldest passed runs that have it too: a scheduler may choose other nodes for each run. The runs
-/// have the setup of the oldest ones, if at least [`FEWEST`] of them have it. `runs`: verdict and setup of each run of the history.
+/// Learns each value of this run from the oldest passed runs that also have the value: a scheduler may choose other nodes for each run.
+/// Only passed runs of one setup count: the first setup that at least [`FEWEST`] of them have. `runs`: verdict and setup of each run of the
+/// history.
 fn learned_of_metrics(runs: &[(Option<Verdict>, Fingerprint)], history: &MetricHistory<'_>) -> Own {
     let passed: Vec<_> =
         (0..).zip(runs).filter(|(_, (verdict, _))| *verdict == Some(Verdict::Pass)).collect();
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_replaced_node_neither_hides_a_change_of_the_others_nor_is_one() {
+    async fn a_replaced_node_neither_hides_nor_counts_as_a_change_of_the_others() {
         // The new node has two runs, fewer than a baseline needs, or six, including those after the change.
         for since in [2, 6] {
             let nights = |changed: usize| -> Vec<_> {
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_value_that_the_earlier_runs_on_the_node_have_is_missing() {
+    async fn a_value_that_only_earlier_runs_on_the_node_have_is_reported_as_missing() {
         let of_gpus = |gpus: std::ops::Range<u32>| {
             let mut reading = run(&[7], 1.0);
             let gpu = |gpu| Metric {
@@ -406,7 +407,7 @@ mod tests {
 
     #[tokio::test]
     async fn nodes_that_a_scheduler_chose_again_are_compared_with_their_own_past() {
-        // Each run has seven of the nodes, and one that only it has.
+        // Each run has seven of the nodes, and one node that no other run has.
         let runs: Vec<_> = (0..10u32)
             .map(|night| {
                 let mut nodes: Vec<u32> = NODES.iter().copied().filter(|node| *node != night % 8).collect();
@@ -424,7 +425,7 @@ mod tests {
                 "1 of 5 values have fewer than 5 passed runs and are not compared with their past: hpl.gflops of node n50"
             )
         );
-        // Less than half of the values have a past.
+        // Fewer than half of the values have earlier measurements.
         let (own, judgement) = judged(&history, &run(&[0, 50, 51], 1.0)).await;
         assert!(own.baseline.is_none());
         assert!(
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_baseline_is_of_the_first_setup_with_enough_runs() {
+    async fn a_baseline_is_learned_from_the_first_setup_with_enough_runs() {
         let of = |count, driver| (0..count).map(move |_| (run(&NODES, 1.0), Verdict::Pass, driver));
         let runs: Vec<_> = of(3, "0").chain(of(6, "1")).collect();
         let (own, judgement) = judged(&history(&runs).await, &run(&NODES, 0.9)).await;

@@ -58,7 +58,7 @@ impl Notifier {
         self.write(&line, &state, &notices).await.map(drop)
     }
 
-    /// Decides the notices of an ended run once, after those of earlier runs of its system: the decision depends on what each
+    /// Decides the notices of an ended run once, after those of earlier runs of its system: the decision depends on the notices that each
     /// channel received about them.
     pub(crate) async fn notify_ended(&self, run: &RunId) -> Result<(), CommandError> {
         if self.outbox.is_marked(run).await.map_err(CommandError::transient)? {

@@ -37,7 +37,7 @@ pub trait Sender: Send + Sync + 'static {
     /// Makes one attempt, within 30 s.
     async fn deliver(&self, notice: &Notice) -> Reply;
 
-    /// Missing address, key or token of a receiver, and where to put it.
+    /// Missing address, key or token of a receiver, with the variable or file to set.
     fn lacks(&self, _notice: &Notice) -> Option<String> {
         None
     }

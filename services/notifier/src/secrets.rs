@@ -62,7 +62,7 @@ impl Secrets {
         Self::new(std::env::vars_os().filter_map(texts), folder)
     }
 
-    /// Missing address or key of a channel, and where to put it; `None` if complete.
+    /// Missing address or key of a channel, with the variable or file to set; `None` if complete.
     pub fn lacks(&self, wish: &Notify) -> Option<String> {
         let (name, kinds) = match wish {
             Notify::Github(_) => ("github", &[SecretOrigin::Token][..]),

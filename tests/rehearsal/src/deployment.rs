@@ -37,10 +37,10 @@ pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
 /// Differences between rehearsals.
 #[derive(Clone, Copy)]
 pub struct RehearsalSettings {
-    /// Where no page of Google states the behavior: the one that demands more. Cloud Storage checks the permission to overwrite before
-    /// the precondition, and answers 403 instead of 412; it answers 403 for absent objects to accounts that may not list the whole
-    /// bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write. Builder and provisioner also
-    /// have no processor between requests, so they do not poll in the background.
+    /// Whether the stand-ins have the stricter of two behaviors where no page of Google states one. Cloud Storage then checks the
+    /// permission to overwrite before the precondition, and answers 403 instead of 412; it answers 403 for absent objects to accounts that
+    /// may not list the whole bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write.
+    /// Builder and provisioner also have no processor between requests, so they do not poll in the background.
     pub strict: bool,
     /// Maximum number of deliveries before a message is a dead letter; without it, the plan's, whose pauses last an hour.
     pub deliveries: Option<u32>,
@@ -381,7 +381,7 @@ impl Rehearsal {
         let look = if is_suspended { "1h" } else { self.settings.poll };
         let mut more = vec![
             ("PORT", port.to_string()),
-            // The stand-in for Cloud Run verifies them.
+            // The stand-in for Cloud Run verifies the tokens.
             ("BURNIN_TOKENS", "verified".to_owned()),
             // A killed process leaves its temporary files.
             ("TMPDIR", self.folder.display().to_string()),

@@ -1,5 +1,5 @@
 //! Rehearses a deployment: the services of the Terraform plan run as processes, and each of their requests is checked against the
-//! plan's grants. Then each grant is removed in turn, and the rehearsal must fail.
+//! plan's grants. Then the grants are removed one at a time, and each time the rehearsal must fail.
 
 mod boundaries;
 mod build_rights;
@@ -81,7 +81,7 @@ struct Arguments {
 /// Parts of the rehearsal gate that can run separately.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// One run of each kind, with all grants and without each grant in turn.
+    /// One run of each kind, with all grants and without each grant, one at a time.
     Rights,
     /// Runs whose services are killed.
     Faults,
@@ -188,7 +188,7 @@ fn finished<T>(outcome: Result<T, String>, rehearsal: &Rehearsal, context: &str)
     })
 }
 
-/// Rehearses with all grants, and without each grant in turn; compares the page with the result.
+/// Rehearses with all grants, and without each grant, one at a time; compares the page with the result.
 async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> Result<Outcome, String> {
     let mut outcome = Outcome { wrong: boundaries::broken(plan)?, ..Outcome::default() };
     if !outcome.wrong.is_empty() {
@@ -242,7 +242,7 @@ async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> R
     let ends: Vec<_> = ends.buffer_unordered(arguments.at_once.max(1)).collect().await;
     let kept: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
     println!(
-        "rehearsal: each of {count} grants removed in turn; {} rehearsals failed for that reason, in {:.0} s",
+        "rehearsal: {count} grants removed, one at a time; {} rehearsals failed for that reason, in {:.0} s",
         count - kept.len(),
         began.elapsed().as_secs_f64()
     );
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_example_is_no_success() {
+    fn a_skipped_example_is_not_a_success() {
         let of = |wrong: &[&str], skipped: &[&'static str]| {
             let wrong = wrong.iter().map(|what| (*what).to_owned()).collect();
             Outcome { wrong, skipped: skipped.to_vec() }.code()

@@ -167,7 +167,7 @@ pub const RULES: [RequestRule; 43] = [
     ),
     rule(
         "substitutions",
-        "each substitution of a build is used, and each used one is given, unless the build is `ALLOW_LOOSE`. No page states whether a variable of `automapSubstitutions` counts as used: here it does not, which demands more",
+        "each substitution of a build is used, and each used one is given, unless the build is `ALLOW_LOOSE`. No page states whether a variable of `automapSubstitutions` counts as used: here it does not, which is stricter",
         "GoogleCloudPlatform/cloud-build-local, validate/validate.go",
         "unused_and_missing_substitutions_are_refused",
     ),
@@ -257,7 +257,7 @@ pub const RULES: [RequestRule; 43] = [
     ),
     rule(
         "job-ids",
-        "a job id can be used once in a project and location, whatever the outcome of the job",
+        "a job id can be used once in a project and location, regardless of the job's outcome",
         "Jobs overview; JobReference",
         "an_id_can_be_used_once_regardless_of_its_jobs_result",
     ),

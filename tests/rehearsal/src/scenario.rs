@@ -282,7 +282,7 @@ async fn on_a_page(rehearsal: &Rehearsal, method: &str, path: &str, body: &Value
     if (200..300).contains(&status) { Ok(text) } else { Err(format!("{method} {path}: {status}: {text}")) }
 }
 
-/// Starts a run with the form of the gateway's page. The same request of another site, or of a user who is no operator, is refused.
+/// Starts a run with the form of the gateway's page. The same request of another site, or of a user who is not an operator, is refused.
 async fn start_on_a_page(rehearsal: &Rehearsal) -> Result<String, Failed> {
     let page = on_a_page(rehearsal, "GET", "/", &Value::Null).await?;
     if !page.contains(r#"data-begin="/api/v1/runs""#) || !page.contains("by-api") {

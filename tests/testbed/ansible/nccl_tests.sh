@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# nccl_tests.sh FOLDER SOURCE: creates a git repository in FOLDER that replaces NVIDIA's nccl-tests: its `make` provides the
-# quickstart's CPU benchmark, compiled from SOURCE, as all_reduce_perf. Prints its commit. Ranks meet in a folder, not by MPI.
+# nccl_tests.sh FOLDER SOURCE: creates a git repository in FOLDER that replaces NVIDIA's nccl-tests: its `make` provides the quickstart's
+# CPU benchmark, compiled from SOURCE, as all_reduce_perf. Prints its commit. Ranks connect through files in a folder, not through MPI.
 set -euo pipefail
 folder=$1 source=$2
 mkdir -p "$folder"

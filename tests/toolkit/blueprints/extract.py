@@ -15,7 +15,7 @@ import hcl2
 import yaml
 
 
-# Messages identify a condition; links in them are of no use here.
+# Messages identify a condition; links in them are not needed.
 LINK = re.compile(r"(?:\\n)?https?://[^\s\"']+")
 
 

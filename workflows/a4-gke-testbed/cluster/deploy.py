@@ -147,7 +147,7 @@ def holds(thing, condition):
 
 
 def nodes(values):
-    """Returns the names of good nodes, and the problem if there are too few."""
+    """Returns the names of good nodes, and the problem if they are fewer than requested."""
     selector = ",".join(f"{key}={value}" for key, value in objects.ACCELERATOR.items())
     found = tools.read("kubectl", "get", "nodes", "--selector", selector, "--output", "json")["items"]
     good, bad = [], []

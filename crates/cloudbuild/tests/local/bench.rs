@@ -294,7 +294,7 @@ fn a_hanging_rank_ends_the_run_at_the_timeout() {
 }
 
 #[test]
-fn a_slow_rank_slows_all() {
+fn a_slow_rank_slows_all_ranks() {
     let (code, text) = run("-b 8 -e 8 -n 5 -g 4", &[("BURNIN_FAULT", "slow:1:20000")]);
     assert_eq!(code, 0, "{text}");
     assert!(rows(&text)[0][5].parse::<f64>().unwrap() > 19_000.0, "{text}");

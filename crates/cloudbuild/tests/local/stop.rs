@@ -142,7 +142,7 @@ async fn a_process_that_left_its_group_does_not_delay_the_build() {
 }
 
 #[tokio::test]
-async fn a_step_that_a_signal_ends_has_the_exit_code_that_a_container_reports() {
+async fn a_step_ended_by_a_signal_has_the_exit_code_of_a_container() {
     let world = BuildHost::new();
     let outcome = world.run(json!({"steps": [{"name": "bash", "script": "kill -SEGV $$"}]})).await;
     assert_eq!(outcome.steps[0].exit_code, Some(139));

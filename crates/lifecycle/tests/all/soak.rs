@@ -67,7 +67,7 @@ fn a_round_that_does_not_pass_is_the_last_and_decides_the_verdict() {
 }
 
 #[test]
-fn a_soak_that_its_lease_cuts_short_is_not_completed() {
+fn a_soak_cut_short_by_its_lease_is_not_completed() {
     let mut workflow = soak(3600);
     workflow.limits.lease = Span::from_secs(600);
     let mut book = ready(workflow);
@@ -87,7 +87,7 @@ fn a_soak_that_its_lease_cuts_short_is_not_completed() {
 }
 
 #[test]
-fn a_soak_that_its_budget_cuts_short_is_not_completed() {
+fn a_soak_cut_short_by_its_budget_is_not_completed() {
     let money = |text: &str| text.parse::<Money>().unwrap();
     // Two nodes cost 2 EUR per minute: the budget pays for 19.5 minutes, less than the lease.
     let budget = Some(money("39"));

@@ -84,7 +84,7 @@ impl RunFiles {
             match objects.get(name).map(|body| serde_json::from_slice::<Record>(body)) {
                 Some(Ok(record)) => known.records.push((place, record)),
                 Some(Err(error)) => known.damage = Some(format!("{name}: {error}")),
-                None => known.damage = Some(format!("{name} is gone")),
+                None => known.damage = Some(format!("{name} is missing")),
             }
         }
         for run in runs.values_mut() {

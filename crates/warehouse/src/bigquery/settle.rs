@@ -120,7 +120,7 @@ impl LoadJobs<'_> {
     }
 
     /// Job id, equal only for the same objects, table and attempt. Object names include their digest, so a job
-    /// under this id loads exactly these rows, whichever caller created the job.
+    /// under this id loads exactly these rows, regardless of the caller that created the job.
     fn id(&self, table: &str, uris: &[String], attempt: u32) -> String {
         let mut digest = Sha256::new();
         for part in [&self.client.dataset(), table].into_iter().chain(uris.iter().map(String::as_str)) {

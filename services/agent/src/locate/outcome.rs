@@ -10,7 +10,7 @@ use model::{
 };
 use verdict::locate::SweepOutcome;
 
-/// Messages of a benchmark or of NCCL: a pair whose log has one of them started, even without the benchmark's banner.
+/// Messages of a benchmark or of NCCL: a log with one of them shows that the pair started, even without the benchmark's banner.
 const FAILURES: [&str; 5] = ["CUDA failure", "Cuda failure", "HIP failure", "NCCL failure", "NCCL WARN"];
 /// Scheduler codes for a job lost because of one of its nodes. Other codes are no evidence about the nodes.
 pub(super) const NODES_OWN: [&str; 4] = ["NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "NODE_LOST"];

@@ -18,7 +18,7 @@ use crate::Gateway;
 pub struct Rates {
     /// Maximum rate of all requests, reads included.
     pub requests: NonZeroU32,
-    /// Requests that start, cancel or change something.
+    /// Maximum rate of requests that change state, such as the start or the cancel of a run.
     pub changes: NonZeroU32,
 }
 

@@ -105,7 +105,7 @@ async fn a_link_on_another_site_leads_to_a_page_with_a_local_link() {
 }
 
 #[tokio::test]
-async fn runs_carry_the_users_name_and_old_keys_stay_valid() {
+async fn runs_name_the_user_and_old_keys_stay_valid() {
     let front = Front::new(&[("w", "")]);
     let (status, begun) = front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await;
     assert_eq!(status, 202, "{begun}");

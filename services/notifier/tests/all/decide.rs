@@ -250,7 +250,7 @@ fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
 }
 
 #[test]
-fn news_depends_on_what_the_channel_received() {
+fn news_depends_on_the_notices_that_the_channel_received() {
     use News::{Broken, Failed, Recovered, StillFailing};
     let all = &News::ALL[..];
     let cases = [

@@ -209,7 +209,7 @@ async fn a_hanging_receiver_times_out_and_is_retried() {
 }
 
 #[tokio::test]
-async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
+async fn a_receiver_gets_each_notice_once_after_restarts_and_lost_responses() {
     let clock = clock();
     let (receiver, sender) = pair(&clock).await;
     let mut world = NotifierBed::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());

@@ -1,11 +1,10 @@
 //! A stand-in for the parts of BigQuery that Burnin uses: load jobs from Cloud Storage, queries and tables, over REST and in
 //! BigQuery's JSON. It shares no type with the tested client.
 //!
-//! Implemented rules: a job's id can be used once in a project and location, however the job ended
-//! (409); a job advances from `PENDING` through `RUNNING` to `DONE`; a load job appends all its rows or none; a row must
-//! have every required column, no unknown column, and values of the columns' types; errors are in
-//! `status.errorResult` and `status.errors`; a table accepts a maximum number of load jobs per day, failed ones included;
-//! tables have no keys: rows loaded twice exist twice.
+//! Implemented rules: a job's id can be used once in a project and location, regardless of the job's outcome (409); a job advances from
+//! `PENDING` through `RUNNING` to `DONE`; a load job appends all its rows or none; a row must have every required column, no unknown
+//! column, and values of the columns' types; errors are in `status.errorResult` and `status.errors`; a table accepts a maximum number of
+//! load jobs per day, failed ones included; tables have no keys: rows loaded twice exist twice.
 //!
 //! Not implemented: GoogleSQL. SQLite executes a statement, with `@name` for parameters and `IN UNNEST(@name)`
 //! as the only translated parts of GoogleSQL, so it checks a statement's parameters and not whether BigQuery

@@ -13,8 +13,8 @@ static PARAMETER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\$(?:\$|\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))").expect("a valid pattern")
 });
 
-/// Reason to reject the substitutions of a build. No page states whether a variable of `automapSubstitutions` counts as a use: here it
-/// does not, which demands more.
+/// Reason to reject the substitutions of a build. No page states whether a variable of `automapSubstitutions` counts as a use: here it does
+/// not, which is stricter.
 pub(crate) fn refused(build: &Value) -> Option<String> {
     // By name or by the API's number.
     let option = &build["options"]["substitutionOption"];
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_of_a_script_is_no_use_unless_the_build_is_loose() {
+    fn a_variable_of_a_script_does_not_count_as_a_use_unless_the_build_is_loose() {
         let mut build = build(&[], json!({"_A": "1"}), json!({"automapSubstitutions": true}));
         build["steps"][0]["script"] = "echo $_A".into();
         assert!(refused(&build).is_some());
