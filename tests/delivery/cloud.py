@@ -1,5 +1,5 @@
 """A project of Google Cloud as a JSON file, for the stand-ins of gcloud, docker and Terraform's provider: enabled APIs, services with their
-revisions, secrets, images, and every resource that Terraform creates. Objects of buckets are files beside it. Each rule that the rehearsal
+revisions, secrets, images, and every resource that Terraform creates. Objects of buckets are files next to it. Each rule that the rehearsal
 depends on has its source in the comment."""
 
 import contextlib

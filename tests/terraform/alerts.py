@@ -1,5 +1,5 @@
 """Evaluates each alert policy of the plan on metrics and log lines: alerts.py PLAN PROGRAMS. Each alert must fire on the lines or
-measurements of its cause, and stay quiet on others. Log lines are printed by the services in PROGRAMS, or constructed from the statement
+measurements of its cause, and must not fire on others. Log lines are printed by the services in PROGRAMS, or constructed from the statement
 in their source that logs them; lines of Cloud Run's log of requests have its documented fields.
 """
 

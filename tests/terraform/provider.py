@@ -98,8 +98,8 @@ def is_set(value):
 
 
 def problems(kind, config):
-    """Violations of the provider's own rules, in the words of its SDK (`helper/schema/schema.go`, `helper/validation`). Unknown values count as
-    valid. An empty text is an absent one for enumerations."""
+    """Violations of the provider's own rules, with the texts of its SDK (`helper/schema/schema.go`, `helper/validation`). Unknown values
+    count as valid. For enumerations an empty text counts as absent."""
     for path, rule in RULES.get(kind, {}).items():
         parts = path.split(".")
         for value in values(config, parts):

@@ -1,8 +1,8 @@
 """Installs Burnin's agent on the login machine, which has sbatch and the shared folder. The agent pulls this cluster's commands, so
 it needs no inbound connection. Without _AGENT no agent is installed.
 
-The subscription is in the cluster's project, where the steps have its rights: in Burnin's project they could change those of the
-services. `agent_members` of infra/ gives the agent's account its rights in Burnin's project.
+The subscription is in the cluster's project, where the steps have the required rights: in Burnin's project they could change the
+subscriptions of the services. `agent_members` of infra/ grants the rights of the agent's account in Burnin's project.
 """
 
 import json

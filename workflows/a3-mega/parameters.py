@@ -1,6 +1,6 @@
 """Checks the parameters before any resource is created, and writes them to asked.json for the other steps.
 
-Parameters come as environment variables, the substitutions of deploy.yaml and destroy.yaml. All problems are reported at
+Parameters are environment variables, the substitutions of deploy.yaml and destroy.yaml. All problems are reported at
 once, each as `name: expected value`; the exit code is 64 then. `parameters.py destroy` checks a teardown's parameters.
 Standard library only.
 """

@@ -3,8 +3,8 @@
 The agent runs on the controller and pulls this cluster's commands from its own subscription, so it needs no inbound connection.
 Without _AGENT no agent is installed and gcloud is not called. `remove` writes gone.json in both cases. Standard library only.
 
-The subscription is in the project of the agent's account, where the steps have its rights: in Burnin's project they could change those
-of the services. `agent_members` of infra/ gives the account its rights in Burnin's project.
+The subscription is in the project of the agent's account, where the steps have the required rights: in Burnin's project they could
+change the subscriptions of the services. `agent_members` of infra/ grants the account's rights in Burnin's project.
 """
 
 import hashlib

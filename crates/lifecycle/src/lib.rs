@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! evolve(state, record)      -> state      total; replays the ledger
-//! decide(state, input, now)  -> Decision   entries to append, or why the input changes nothing
+//! decide(state, input, now)  -> Decision   entries to append, or the reason to ignore the input
 //! owed(state, now)           -> commands   all commands still pending for this run
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! A bus with at-least-once, unordered delivery to live processes.
+//! A bus with at-least-once, unordered delivery to running processes.
 
 use std::{
     pin::Pin,

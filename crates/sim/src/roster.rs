@@ -1,4 +1,4 @@
-//! The live processes, and the subscriptions they share.
+//! The running processes, and the subscriptions they share.
 
 use std::{
     collections::BTreeMap,
@@ -53,7 +53,7 @@ impl Group {
     }
 }
 
-/// The live processes and their bucket.
+/// The running processes and their bucket.
 pub struct Roster {
     world: Arc<SimWorld>,
     bucket: Arc<dyn Store>,
@@ -75,7 +75,7 @@ impl Roster {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).insert(service, handler);
     }
 
-    /// A live member of a group.
+    /// A running member of a group.
     pub fn pick(&self, group: Group) -> Option<(SimService, Arc<dyn Handler>)> {
         let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         let found = |service: SimService| Some((service, Arc::clone(alive.get(&service)?)));

@@ -81,7 +81,8 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let events = simulation.published();
     println!(
         "{runs:>6} runs, {open:>6} of them concurrent: {took:7.2} s, {:8.0} events/s, {:6.2} ms of CPU per run, {:5.1} records per run, \
-         fact to command p50 {:.3} ms p99 {:.3} ms; the heap grew by {:.1} KiB per run, the process by {:.1}, beside a bucket of {:.1} KiB per run",
+         fact to command p50 {:.3} ms p99 {:.3} ms; the heap grew by {:.1} KiB per run, the process by {:.1}, \
+         in addition to a bucket of {:.1} KiB per run",
         events as f64 / took,
         cpu / runs as f64,
         records as f64 / runs as f64,

@@ -128,8 +128,8 @@ fn refused(access: &LocalAccess, headers: &HeaderMap, path: &str) -> Response {
         };
         let body = format!(
             r#"<h1>Not signed in</h1>
-<p>This server answers the user who started it. Open the link that <code>burnin up</code> printed last; each link works
-once, and the next one is printed then. The newest is in the data folder as well: <code>cat .burnin/host/up/{port}.link</code></p>
+<p>This server is only for the user who started it. Open the link that <code>burnin up</code> printed last; each link works
+once, and the next link is then printed. The newest link is also in the data folder: <code>cat .burnin/host/up/{port}.link</code></p>
 <p>If this browser is already signed in, <a href="{here}">continue here</a>.</p>"#
         );
         (StatusCode::UNAUTHORIZED, page("", &body)).into_response()

@@ -1,7 +1,7 @@
 //! The independent sweeper: deletes clusters whose lease has expired.
 //!
 //! It reads neither ledger nor bus, so that it works when both are lost or wrong: it uses only the provider's list, labels and
-//! clock. It never deletes a cluster with a live lease or without an expiry label, and counts a cluster as deleted only if the
+//! clock. It never deletes a cluster with an unexpired lease or without an expiry label, and counts a cluster as deleted only if the
 //! provider confirms the deletion and no longer lists it.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 """drive.py BURNIN WORKFLOWS FOLDER: tests the dashboard in a real browser.
 
-Starts a run from the page, follows its output and clock, watches it end, reads its log, cancels another, retries it and compares
+Starts a run from the page, follows its output and clock until its end, reads its log, cancels another, retries it and compares
 two, with the mouse and with the keyboard only; reads the pages of systems with their charts; runs axe's accessibility checks;
 measures the time to the first paint with 10,000 stored runs. Writes screenshots to FOLDER.
 """

@@ -4,8 +4,8 @@ connection. Without `_AGENT` no agent is installed.
 Its identity is a Kubernetes service account, as Workload Identity Federation names it (cloud.google.com/iam/docs/principal-identifiers):
 principal://iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/PROJECT.svc.id.goog/subject/ns/NAMESPACE/sa/NAME
 
-The subscription is in the cluster's project, where the steps have its rights: in Burnin's project they could change those of the
-services. `agent_members` of infra/ gives the agent its rights in Burnin's project.
+The subscription is in the cluster's project, where the steps have the required rights: in Burnin's project they could change the
+subscriptions of the services. `agent_members` of infra/ grants the agent's rights in Burnin's project.
 """
 
 import json

@@ -121,8 +121,8 @@ impl Templates {
             problems.push(BuildProblem::new(
                 path,
                 format!(
-                    "${name} is not a substitution that Cloud Build defines; a user's own begins with an underscore, \
-                     and a variable for the shell is written $${name}"
+                    "${name} is not a substitution that Cloud Build defines; the name of a user's substitution begins with an \
+                     underscore, and a variable for the shell is written $${name}"
                 ),
             ));
         }

@@ -156,7 +156,7 @@ async fn no_baseline_is_learned_from_four_passed_runs() {
     assert_eq!(answer["facts"][0]["data"]["verdict"], "pass");
 }
 
-/// The verdict of the case after runs that took these factors of the fast runs' time.
+/// The verdict of the case after earlier runs; `past` has the time of each one relative to that of a fast run.
 async fn after(past: &[f64]) -> (String, Vec<(String, String)>) {
     let history = Arc::<Memory>::default();
     let runs = past.iter().zip(0..);
