@@ -27,7 +27,6 @@ pub struct EventReader {
     failures: u64,
 }
 
-/// The last failure of a host.
 #[derive(Clone, Debug)]
 struct HostFailure {
     /// Position among the failures of all hosts.

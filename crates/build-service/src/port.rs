@@ -85,7 +85,7 @@ pub enum BuildPhase {
     Failed(Failure),
 }
 
-/// Executes builds.
+/// An executor of builds: Cloud Build, or supervised processes of this host.
 #[async_trait::async_trait]
 pub trait Builds: Send + Sync + 'static {
     /// Starts the build unless it was started before, and returns its handle.

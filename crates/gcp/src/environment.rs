@@ -145,7 +145,7 @@ pub struct Platform {
     /// Whether the platform has verified the callers' tokens before it forwards a request.
     pub are_tokens_verified: bool,
     pub revision: Option<String>,
-    /// The project of the topics.
+    /// Google Cloud project of the Pub/Sub topics.
     pub project: String,
     /// Prefix of the topic names.
     pub topics: String,
@@ -153,7 +153,7 @@ pub struct Platform {
     pub pubsub_emulator: Option<String>,
     pub storage_emulator: Option<Emulator>,
     pub bigquery_emulator: Option<Emulator>,
-    /// Log filter.
+    /// Log filter, in the syntax of `RUST_LOG`.
     pub log: String,
     pub log_format: LogFormat,
     /// Endpoint for spans and metrics, if any.

@@ -38,7 +38,6 @@ pub struct PublishedKeys {
 }
 
 impl PublishedKeys {
-    /// Creates the source of the keys at this URL.
     pub fn at(url: impl Into<String>) -> Self {
         Self { url: url.into(), http: reqwest::Client::new() }
     }

@@ -16,7 +16,7 @@ use verdict::{Baseline, Pin, pin::PinSource};
 
 pub use entry::{PinChange, PinEntry, PinHistory, PinNote};
 
-/// Folder of the entries.
+/// Prefix of the entries' object names.
 const FOLDER: &str = "baselines/";
 /// Format version of entries.
 const FORMAT: u32 = 1;

@@ -12,9 +12,9 @@ use crate::{Bus, BusError, Clock, Disposition, Handler, Runtime, Spawn, telemetr
 
 #[derive(Debug)]
 pub enum CommandError {
-    /// Transient: retry.
+    /// The command is redelivered.
     Transient(String),
-    /// Permanent, and not expressible as a fact.
+    /// Parked: the failure is permanent, and not expressible as a fact.
     Permanent(String),
 }
 
@@ -33,9 +33,9 @@ impl From<BusError> for CommandError {
 /// A failed operation of an external system.
 #[derive(Debug)]
 pub enum PortError {
-    /// Transient: retry.
+    /// A retry may succeed: the command is redelivered.
     Transient(String),
-    /// Permanent: the failure is published as a fact.
+    /// The failure is published as a fact.
     Permanent(Failure),
 }
 

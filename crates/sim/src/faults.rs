@@ -45,7 +45,6 @@ faults! {
     CrashAfter = "crash after effect", 12;
     /// An event is delivered more than once.
     Duplicate = "event duplicated", 400;
-    /// The delivery of an event is delayed.
     Delay = "event delayed", 300;
     /// An event is never delivered. Requests and cancellations are exempt, because they would not be
     /// repeated.
@@ -56,7 +55,6 @@ faults! {
     Silent = "process silent", 1000;
     /// Conductors and provisioner do not respond for hours, longer than any lease.
     Outage = "control plane unavailable for 2 h to 4 h", 1000;
-    /// All calls of a process are slow.
     Slow = "process slow", 1000;
     /// A process ends and is replaced by one without its state.
     Restart = "process restarted", 1000;
@@ -66,13 +64,10 @@ faults! {
     BuildFails = "build fails", 250;
     /// A build exceeds its timeout.
     BuildHangs = "build hangs", 250;
-    /// A cluster does not become ready.
     StockOut = "cluster does not become ready", 400;
     /// A cluster becomes ready late.
     ClusterLate = "cluster late", 400;
-    /// A node fails.
     NodeFails = "node fails", 400;
-    /// A cluster is preempted.
     Preempted = "cluster preempted", 400;
     /// A cluster does not end when its lease ends.
     Outlives = "cluster outlives its lease", 1000;
@@ -94,7 +89,6 @@ faults! {
     Contradiction = "ending contradicted", 400;
     /// Invalid events.
     Poison = "poison event", 1000;
-    /// The run is cancelled.
     Cancel = "cancel", 1000;
     /// The run is cancelled while a start command is delayed in delivery.
     Overtaken = "cancel overtakes a command", 400;

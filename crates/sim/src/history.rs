@@ -67,7 +67,6 @@ pub enum Happening {
     JobBegan {
         name: String,
     },
-    /// A benchmark ended.
     JobEnded {
         name: String,
         /// Result, with the scheduler's code.

@@ -12,7 +12,7 @@ use crate::Dice;
 
 /// Log file with the table.
 pub const LOG: &str = "node-0.log";
-/// The existing cluster.
+/// Name of the existing cluster.
 pub const EXISTING: &str = "shared";
 
 const fn limits() -> Limits {

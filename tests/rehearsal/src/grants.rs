@@ -222,7 +222,6 @@ impl Grants {
     }
 }
 
-/// The address of a resource of the plan.
 pub fn address(resource: &Value) -> &str {
     resource["address"].as_str().unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use std::{
 
 use crate::grants::{Grant, Grants, Resource};
 
-/// The member of an account.
+/// IAM member of the service account with this email address.
 pub fn member(email: &str) -> String {
     format!("serviceAccount:{email}")
 }

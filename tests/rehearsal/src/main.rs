@@ -95,7 +95,6 @@ const SKIPPED: u8 = 77;
 /// Result of the selected parts.
 #[derive(Default)]
 struct Outcome {
-    /// Wrong results.
     wrong: Vec<String>,
     /// Parts that cannot run on this host, each with the reason.
     skipped: Vec<&'static str>,

@@ -52,7 +52,7 @@ pub fn claims(email: &str, audience: &str) -> Value {
 }
 
 impl Issuer {
-    /// A token with these claims.
+    /// Signs a token with these claims.
     pub fn sign(&self, claims: &Value) -> String {
         let head = json!({"alg": "RS256", "kid": "1", "typ": "JWT"}).to_string();
         let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(head), URL_SAFE_NO_PAD.encode(claims.to_string()));

@@ -128,7 +128,7 @@ pub fn command(service: &str, case: &str) -> Value {
     read(&folder(service).join(format!("{case}.command.json")))
 }
 
-/// The expected facts.
+/// The expected facts, from the fixture of a case.
 pub fn facts(service: &str, case: &str) -> Value {
     read(&folder(service).join(format!("{case}.facts.json")))
 }

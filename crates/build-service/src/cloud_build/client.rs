@@ -72,7 +72,7 @@ impl CloudBuildClient {
         self.api.get_or_try_init(connect).await
     }
 
-    /// The full name of a build.
+    /// Resource name of a build, `projects/{project}/locations/{location}/builds/{id}`.
     pub fn name(&self, id: &str) -> String {
         format!("{}/builds/{id}", self.parent)
     }

@@ -68,7 +68,7 @@ pub struct Survey {
 /// Outcome of submitting a command: its build, or a cancellation before the start.
 #[derive(Clone, Debug)]
 pub enum Submitted {
-    /// The build of the command.
+    /// The new or existing build of the command.
     Build(Box<Build>),
     /// The command was cancelled before it started.
     Cancelled,

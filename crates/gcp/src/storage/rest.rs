@@ -69,7 +69,6 @@ struct Item {
 }
 
 impl Rest {
-    /// Creates the API of a bucket at `base`.
     pub fn new(base: &str, bucket: &str, credentials: Credentials) -> Result<Self, RequestError> {
         let http = Client::builder()
             .connect_timeout(Duration::from_secs(5))

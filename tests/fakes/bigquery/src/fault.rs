@@ -19,7 +19,6 @@ pub enum On {
     Job,
 }
 
-/// Effect of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No effect; the response has this status.

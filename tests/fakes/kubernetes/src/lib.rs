@@ -24,7 +24,6 @@ pub use logs::PodLogs;
 pub use store::{Key, Objects};
 pub use world::{KubernetesControllers, Wants};
 
-/// Fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No effect; the connection breaks.

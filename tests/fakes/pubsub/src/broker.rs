@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 
 use crate::{Access, PubsubMessage};
 
-/// A delivery to a push endpoint.
 #[async_trait::async_trait]
 pub trait PushEndpoint: Send + Sync {
     /// Returns the status of the response; 0 without a response.

@@ -28,7 +28,6 @@ pub enum StorageRequest {
     Other,
 }
 
-/// Effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
@@ -91,7 +90,7 @@ impl PendingFaults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).count()
     }
 
-    /// Fault for this request.
+    /// Effect of the first fault for this kind of request, if the fault is due. Counts the request.
     pub fn take(&self, wants: StorageRequest) -> Option<FaultKind> {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = faults.iter().position(|fault| fault.on == wants)?;
