@@ -25,7 +25,7 @@ pub(super) fn collect(workspace: &Path, objects: &ArtifactObjects) -> Result<Vec
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if let Some(other) = found.insert(name.clone(), file.clone()).filter(|other| *other != file) {
                 return Err(format!(
-                    "artifacts.objects.paths: {} and {} would both be stored as {name:?}",
+                    "artifacts.objects.paths: {} and {} would both be stored as {name:?}; rename one",
                     other.display(),
                     file.display()
                 ));

@@ -158,7 +158,7 @@ fn program(tool: &str, dir: &Path, environment: &[(OsString, OsString)]) -> io::
         return Ok(dir.join(tool));
     }
     tools::find(tool, environment::lookup(environment, "PATH")).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, format!("the tool `{tool}` is not on the PATH"))
+        io::Error::new(io::ErrorKind::NotFound, format!("the tool `{tool}` is not on the PATH; install it"))
     })
 }
 

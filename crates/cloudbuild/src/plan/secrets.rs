@@ -48,7 +48,7 @@ pub(super) fn declared(
 pub(super) fn find(variable: &str, declared: &DeclaredSecrets, inputs: &Inputs) -> Result<Secret, String> {
     let version = match declared.get(variable) {
         None => {
-            return Err(format!("the secret variable {variable} is not declared under `availableSecrets`"));
+            return Err(format!("the secret variable {variable} is not declared under `availableSecrets`; declare it there"));
         }
         Some(SecretSource::Inline) => {
             return Err(format!(
@@ -66,7 +66,7 @@ pub(super) fn find(variable: &str, declared: &DeclaredSecrets, inputs: &Inputs) 
             secret_name(version).unwrap_or(version)
         )),
         Some(secret) if secret.expose().contains('\0') => Err(format!(
-            "the secret variable {variable} contains a NUL character, which cannot be passed to a program"
+            "the secret variable {variable} contains a NUL character, which cannot be passed to a program; remove it"
         )),
         Some(secret) => Ok(secret.clone()),
     }

@@ -73,7 +73,7 @@ impl Templates {
         if expanded.contains('\0') {
             problems.push(BuildProblem::new(
                 path,
-                "contains a NUL character, which cannot be passed to a program",
+                "contains a NUL character, which cannot be passed to a program; remove it",
             ));
         }
         expanded
@@ -146,7 +146,7 @@ impl Templates {
                 for name in &open {
                     problems.push(BuildProblem::new(
                         format!("substitutions.{name}"),
-                        "refers to itself, directly or through others",
+                        "refers to itself, directly or through others; remove one of the references",
                     ));
                 }
                 return;
@@ -186,6 +186,6 @@ fn check_value(path: &str, value: &str, problems: &mut Vec<BuildProblem>) {
     }
     if value.contains('\0') {
         problems
-            .push(BuildProblem::new(path, "contains a NUL character, which cannot be passed to a program"));
+            .push(BuildProblem::new(path, "contains a NUL character, which cannot be passed to a program; remove it"));
     }
 }
