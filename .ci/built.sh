@@ -3,7 +3,7 @@
 . .ci/features.sh
 built=(--workspace --locked --features "burnin/kubernetes,$(service_features)")
 programs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
-# After the gate `style` all programs are built, and cargo would only wait until another gate's cargo ends.
+# The gate `style` has built all programs: cargo would only wait for the cargo of another gate.
 [[ -n ${BURNIN_BUILT:-} ]] || cargo build --quiet "${built[@]}" --bins --tests
 
 # Prints the program of the integration tests $2 of the package in folder $1.

@@ -42,7 +42,7 @@ for service in "${services[@]}"; do
   [[ $profile != dist ]] || ((size <= 30000000)) || { echo "$service: expected at most 30 MB"; exit 1; }
 done
 
-# The images exist: only the gate counts as skipped, not a build for the deployment.
+# The images are already built: a build for the deployment succeeds, and only the gate counts as skipped.
 without() {
   echo "skipped: starting the images, because $*"
   [[ $profile == dist ]] || exit 77

@@ -23,10 +23,10 @@ pub struct RunDocument {
     /// The checks, in order of execution; absent for a single benchmark.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckSummary>,
-    /// Suspected nodes; absent if the run did not locate.
+    /// Suspected nodes; absent if the run did not search for bad nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspects: Option<Suspects>,
-    /// Nodes that passed their re-test; absent if the run re-tested none.
+    /// Nodes that passed their re-test; absent if the run re-tested no node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retested: Vec<RetestedNode>,
     /// Path of the HTML report.
@@ -103,7 +103,7 @@ pub struct LogVerdict<'a> {
     pub started_at: Option<&'a str>,
     /// Each size and placement of the log's tables, with its references and bounds.
     pub measurements: Vec<PlacementMeasurement>,
-    /// Metrics of a log of another benchmark than nccl-tests, each over all its subjects.
+    /// Metrics of a log of a benchmark other than nccl-tests, each over all its subjects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricSummary>,
     /// Findings in a log of a benchmark other than nccl-tests.

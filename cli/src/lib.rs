@@ -55,10 +55,10 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() {
-                output::note(error.render().to_string().trim_end()); // the message quotes the arguments
+                output::note(error.render().to_string().trim_end()); // removes control characters, because the message quotes the arguments
                 return Exit::Usage.into();
             }
-            drop(error.print()); // help or version
+            drop(error.print()); // the text of --help or --version
             return Exit::Pass.into();
         }
     };

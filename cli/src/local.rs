@@ -220,7 +220,7 @@ impl Services {
         Ok(Self { conductor: Arc::new(conductor), bus: memory, clock, warehouse: table(data) })
     }
 
-    /// The bus for one of its own subscribers.
+    /// A handle with which a subscriber publishes on the bus.
     pub fn upstream(&self) -> Arc<dyn Bus> {
         Arc::new(Upstream(Arc::downgrade(&self.bus)))
     }
@@ -327,7 +327,7 @@ impl Serve<'_> {
     }
 }
 
-/// The bus for its own subscribers: a weak reference, so that they do not extend its lifetime.
+/// The handle of a subscriber: a weak reference, so that subscribers do not extend the lifetime of the bus.
 struct Upstream(Weak<MemoryBus>);
 
 #[service::async_trait]

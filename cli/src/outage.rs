@@ -58,7 +58,7 @@ impl Outages {
     }
 }
 
-/// The conductor, with the facts that it cannot record noted as outages. On a full disk the ledger is still readable,
+/// Wraps the conductor, and records an outage for each fact that the conductor cannot record. On a full disk the ledger is still readable,
 /// so a tick without new records succeeds although every fact is lost.
 pub struct WatchedConductor {
     /// The wrapped conductor.

@@ -184,7 +184,7 @@ fn local_token(url: &Url, data: &Path) -> Result<Option<String>, CliError> {
     Ok(header.trim().strip_prefix("Authorization: Bearer ").map(str::to_owned))
 }
 
-/// The address of a server; `http` only to this machine, because the token travels with each request.
+/// The address of a server; `http` only to this machine, because each request contains the token.
 pub fn address(text: &str) -> Result<Url, String> {
     let url: Url =
         text.parse().map_err(|error| format!("{error}; expected https://HOST or http://127.0.0.1:PORT"))?;

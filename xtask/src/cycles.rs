@@ -169,7 +169,7 @@ fn imported(path: &ModulePath, modules: &BTreeMap<ModulePath, Module>) -> BTreeS
     found.filter(|found| !found.starts_with(path) && !path.starts_with(found)).collect()
 }
 
-/// The module that defines the item that `path` means in `module`; `None` if it is not an item of this crate.
+/// The module that defines the item to which `path` refers in `module`; `None` if it is not an item of this crate.
 fn resolve(
     module: &ModulePath,
     path: &[String],

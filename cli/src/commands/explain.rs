@@ -36,7 +36,7 @@ pub fn code(text: &str) -> Result<Option<Exit>, CliError> {
     for entry in &entries {
         let of = match (entries.len(), entry.metrics) {
             (1, _) => "",
-            (_, true) => "  (other benchmarks than nccl-tests)",
+            (_, true) => "  (benchmarks other than nccl-tests)",
             (_, false) => "  (nccl-tests)",
         };
         _ = writeln!(out, "{code}{of}\n  weighs   {}\n  means    {}", entry.weighs, entry.meaning);

@@ -42,7 +42,7 @@ struct GroupFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GroupTest {
-    /// May be absent if the log names the nodes, as that of nccl-tests.
+    /// May be absent if the log names the nodes, as logs of nccl-tests do.
     #[serde(default)]
     members: Vec<String>,
     degraded: Option<bool>,

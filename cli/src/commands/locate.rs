@@ -81,7 +81,7 @@ fn pairs_of_metrics(
     if let Some(other) = input.metrics.iter().find(|metric| !known.contains(metric.as_str())) {
         let listed = listed();
         return Err(CliError::usage(format!(
-            "--metric: `{other}` is no metric of pairs in the logs; they have {listed}"
+            "--metric: `{other}` is not a metric of pairs in the logs, which contain {listed}"
         )));
     }
     let chosen: BTreeSet<&str> = match input.metrics.is_empty() {

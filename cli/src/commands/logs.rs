@@ -21,7 +21,7 @@ use crate::{
 const DEEPEST: usize = 32;
 
 /// The named files, in order; a folder is replaced by all regular files in it and below, sorted by path. Hidden files
-/// and folders are skipped, as are pipes and devices: their content is not a log, and reading them could wait forever.
+/// and folders are skipped, as are pipes and devices: their content is not a log, and reading them could block indefinitely.
 pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for path in named {

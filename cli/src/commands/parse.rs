@@ -414,8 +414,8 @@ fn write_matches(out: &mut dyn Write, matches: &[measure::Matched]) -> io::Resul
     write_columns(out, ["line", "rule", "text"], matches, cells)
 }
 
-/// Prints right-aligned rows. Cells are formatted twice, once for the widths: keeping them all would take more memory than
-/// everything else. On a narrow terminal the least significant columns are left out.
+/// Prints right-aligned rows. Cells are formatted twice, once for the widths: storing all of them would take more memory than the
+/// measurements. On a narrow terminal the least significant columns are left out.
 fn write_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     let mut widths = COLUMNS.map(str::len);
     for row in rows {

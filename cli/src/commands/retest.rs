@@ -110,7 +110,8 @@ fn partners(
 
 /// The checks of `source` on the nodes and their partners.
 ///
-/// A soak would take too long, and a search for bad nodes is needless: the verdict decides about the named nodes.
+/// Without the soak, which may last up to 168 hours, and without the search for bad nodes, because the verdict decides about the named
+/// nodes.
 fn retest_workflow(
     source: Workflow,
     cluster: &str,

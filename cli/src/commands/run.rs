@@ -274,7 +274,7 @@ fn patience(limits: Option<Limits>, cancelled_at: Option<Instant>) -> Duration {
     cancelled_at.map_or(patience, |_| patience.min(AFTER_CANCEL))
 }
 
-/// Gives up a run whose ledger cannot be written: deletes its clusters directly.
+/// Abandons a run whose ledger cannot be written: deletes its clusters directly.
 async fn give_up(data: &DataFolder, run: &RunId, why: &str) -> CliError {
     note(format_args!("  the ledger cannot be written: {why}; deleting the clusters without it"));
     let left = match timeout(RELEASE, release_directly(data, run)).await {

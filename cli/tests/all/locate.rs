@@ -126,7 +126,7 @@ fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metri
     let (output, located) = locate(&[&metric("perftest.write.latency.min")[..], &logs].concat());
     assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{located}");
     let (output, _) = locate(&[&metric("hpl.time")[..], &logs].concat());
-    assert!(String::from_utf8(output.stderr).unwrap().contains("`hpl.time` is no metric of pairs"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("`hpl.time` is not a metric of pairs"));
     let unnamed = file("one.json", &write_lat(2.0));
     let (output, _) = locate(&[unnamed]);
     assert!(String::from_utf8(output.stderr).unwrap().contains("name the file after them"));

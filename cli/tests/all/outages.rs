@@ -10,7 +10,7 @@ use std::{
 
 use crate::support::{Lab, signal, wait_for};
 
-/// Short limits, because a run gives up its ledger after `patience` and `grace`.
+/// Short limits, because a run waits for its ledger for `patience` and `grace`.
 const LIMITS: &[&str] = &["--set", "limits.patience=1s", "--set", "limits.grace=2s"];
 
 fn start(lab: &Lab, more: &[&str]) -> Child {

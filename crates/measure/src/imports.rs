@@ -1,6 +1,6 @@
 //! Results in the formats of other tools: BMF, github-action-benchmark, OpenMetrics and key=value.
 //!
-//! None of them states a direction of improvement: the metrics are evidence until criteria state a direction.
+//! These formats state no direction of improvement: the metrics are evidence until criteria state a direction.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

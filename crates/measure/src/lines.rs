@@ -32,7 +32,7 @@ pub(crate) struct Line<'a> {
     pub(crate) number: u64,
     /// Whether the line has a terminator. Otherwise the log may have been cut here, and a number at the end of the line may be incomplete.
     pub(crate) whole: bool,
-    /// This line and those after it, unchanged, if none of them needs its prefix removed; otherwise empty. A reader that
+    /// This line and those after it, unchanged, if no prefix must be removed from them; otherwise empty. A reader that
     /// takes more than this line sets [`Out::taken`].
     pub(crate) ahead: &'a str,
 }

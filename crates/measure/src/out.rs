@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_serial_number_stays() {
+    fn an_existing_serial_number_is_not_replaced() {
         let mut out = Out {
             reading: Reading { gpus: vec![device(0, None, "a")], ..Reading::default() },
             ..Out::default()

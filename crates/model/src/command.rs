@@ -163,7 +163,7 @@ commands! {
         /// Parameters and limits of the search.
         search: Box<NodeSearch>,
     } = "dev.burnin.nodes.locate.v1";
-    /// Stop the search. None of its jobs runs afterwards.
+    /// Stop the search. Afterwards no job of the search runs.
     NodesCancel {
         /// Parameters of the stopped search.
         search: Box<NodeSearch>,

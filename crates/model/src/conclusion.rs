@@ -16,7 +16,7 @@ pub enum Conclusion {
         /// Index of the check whose stage ended; the first check for the image and cluster stages.
         #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
         check: CheckIndex,
-        /// Cause.
+        /// Failure that ended the stage.
         failure: Failure,
     },
     /// A stage sent no fact in the grace period after its limit.
@@ -39,7 +39,7 @@ pub enum Conclusion {
         /// Index of the check whose stage ended; the first check for the image and cluster stages.
         #[serde(default, skip_serializing_if = "CheckIndex::is_first")]
         check: CheckIndex,
-        /// Cause.
+        /// Failure that ended the stage.
         failure: Failure,
     },
 }

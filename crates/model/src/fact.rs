@@ -286,7 +286,7 @@ pub struct LeftOut {
     pub job: crate::Attempt,
     /// File name on the cluster; bytes that are not UTF-8 as `\\xff`.
     pub file: String,
-    /// Reason.
+    /// Reason why the file was not collected, for display.
     pub why: String,
 }
 

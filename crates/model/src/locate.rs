@@ -167,9 +167,9 @@ pub enum Drained {
         /// Reason recorded at the node.
         reason: String,
     },
-    /// No action, for the given reason.
+    /// No action was taken.
     Left {
-        /// Reason.
+        /// Reason why the node was not drained.
         why: String,
     },
 }

@@ -245,7 +245,7 @@ pub struct Device {
 pub struct Row {
     /// Message size, bytes.
     pub size_bytes: u64,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
     /// Element type, such as `float`.
     pub dtype: String,

@@ -1,6 +1,5 @@
-//! Deliberate bugs for the simulator's tests. A program that is built with optimizations for release has none: every hook is `false` at
-//! compile time. In development builds a hook is `false` until the simulator plants its bug in the current thread, so that the simulator
-//! and all tests share one build.
+//! Deliberate bugs for the simulator's tests. In release builds every hook is `false` at compile time. In development builds a hook is
+//! `false` until the simulator plants its bug in the current thread, so that the simulator and all tests share one build.
 
 #[cfg(debug_assertions)]
 mod on {

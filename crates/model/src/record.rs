@@ -11,7 +11,7 @@ pub const RECORD_FORMAT: u32 = 5;
 /// One object of a run's ledger, immutable once written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
-    /// Format number.
+    /// Format of this record; see [`RECORD_FORMAT`].
     pub format: u32,
     /// Run of the ledger.
     pub run: RunId,

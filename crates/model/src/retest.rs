@@ -44,9 +44,9 @@ pub enum Returned {
     },
     /// The node is in service.
     Applied,
-    /// No action, for the given reason.
+    /// No action was taken.
     Left {
-        /// Reason.
+        /// Reason why the node was not returned to service.
         why: String,
     },
 }

@@ -1,11 +1,11 @@
-//! Soak: checks that are repeated for a long time.
+//! Soak: checks that are repeated for a stated duration.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{MeasurementsFile, Span};
 
-/// A long test: all checks are repeated, round after round, until the time has passed or a check does not pass.
+/// All checks are repeated, round after round, until the duration has passed or a check does not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Soak {

@@ -27,7 +27,7 @@ pub struct Workflow {
     /// Checks that the workflow excludes from its runs, with the reasons.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub excluded: BTreeMap<String, String>,
-    /// Repeats the checks for a long time. Requires `checks`.
+    /// Repeats the checks, round after round, for up to 168 hours. Requires `checks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soak: Option<Soak>,
     /// After a failed verdict, find the bad nodes. Requires a benchmark.

@@ -4,7 +4,7 @@ use crate::number::{Number, unsigned};
 use crate::scan::{Words, text};
 use model::measurement::{Device, OutOfBounds};
 
-/// NCCL's version number as a text: major x 10000 + minor x 100 + patch, before 2.9 major x 1000 + minor x 100.
+/// Formats NCCL's version number, which encodes major x 10000 + minor x 100 + patch, before 2.9 major x 1000 + minor x 100 + patch.
 pub(crate) fn library_version(code: u64) -> Option<String> {
     match code {
         1_000..10_000 => Some(format!("{}.{}.{}", code / 1000, code / 100 % 10, code % 100)),
@@ -91,8 +91,7 @@ pub(crate) struct Average {
     pub(crate) failed: bool,
 }
 
-/// Parses ` : 187.866 ` after `Avg bus bandwidth`. In an unterminated line the number must be known to be
-/// complete.
+/// Parses ` : 187.866 ` after `Avg bus bandwidth`. An unterminated line is accepted only if its number is certainly complete.
 pub(crate) fn average(rest: &[u8], ended: bool) -> Option<Average> {
     let mut words = after_colon(rest)?;
     let word = words.next()?;

@@ -66,8 +66,8 @@ impl Budget {
         }
         let old = spine(items);
         let size = size_of::<T>();
-        // A vector exists twice while it is reallocated, which would halve the capacity: a long table is
-        // reallocated to most of the remaining budget while its first copy is small.
+        // Reallocation needs both copies of a vector, which would halve the capacity. A long table is therefore reallocated to most of the
+        // remaining budget while its first copy is small.
         let left = kind.limit().saturating_sub(self.used) / 4 * 3 / size;
         let most =
             if matches!(kind, BudgetKind::Rows) && old > MIB { left.saturating_sub(items.len()) } else { 0 };

@@ -130,7 +130,7 @@ impl Layout {
     /// The columns of rows without a header, derived from the number of values after the type and the
     /// reduction.
     ///
-    /// Only unambiguous shapes are known. Since 2022 nccl-tests prints a root in every table; before 2022 it printed
+    /// Only unambiguous shapes are accepted. Since 2022 nccl-tests prints a root in every table; before 2022 it printed
     /// none for collectives without a root. The shapes of 11 and 17 values are newer than 2022, so they have a root.
     pub(crate) fn from_values(values: usize, milliseconds: bool, error: bool) -> Option<Layout> {
         use HalfColumn::{

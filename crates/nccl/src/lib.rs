@@ -12,7 +12,7 @@
 //! - A table is [`Complete`](model::measurement::LogEnd::Complete) only if its average was printed.
 //! - Memory is limited to 16 MiB for any input: stored data uses at most 14 MiB, room for about 27,000 plain rows, or 4,096 tables of a few
 //!   rows. Rank lines use at most 5 MiB (about 18,000 lines), and per-process times the rest below 10 MiB; rows have priority over both,
-//!   and tables over rows. `first_error` reports omitted data in addition to other errors. A line is evaluated up to 256 KiB.
+//!   and tables over rows. `first_error` reports omitted data in addition to other errors. Only the first 256 KiB of a line are evaluated.
 //! - Time is linear in the size of the input.
 //!
 //! ```

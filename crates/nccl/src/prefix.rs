@@ -71,7 +71,7 @@ fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// Matches `12: ` of `srun -l`, and line numbers of `grep -n`, where each line has another number.
+/// Matches `12: ` of `srun -l`, and line numbers of `grep -n`, where each line has a different number.
 fn srun_label(text: &[u8]) -> Option<FoundPrefix<'_>> {
     let count = digits(text);
     let ends =

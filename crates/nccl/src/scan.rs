@@ -1,4 +1,4 @@
-//! Words of a line with their positions: the position of a word in right-aligned columns is information, too.
+//! Words of a line with their positions: in right-aligned columns the position of a word identifies its column.
 
 /// Reads the words of one line from left to right.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     byte <= b' '
 }
 
-/// Number of leading blanks of a text; with `BLANKS` false, of leading other bytes.
+/// Number of leading blanks of a text; with `BLANKS` false, number of leading bytes that are not blanks.
 ///
 /// Rows are mostly blanks, so eight bytes are compared at once.
 #[inline]

@@ -200,8 +200,8 @@ impl Tables {
         }
     }
 
-    /// Notes for a failure or a warning: of the run of this process, of the newest run, or of the time before
-    /// all runs. The text counts against the budget.
+    /// The notes that record a failure or a warning: those of the process's open run, otherwise of its newest run, otherwise the notes
+    /// before the first run. The text counts against the budget.
     pub(crate) fn notes(&mut self, stream: u64) -> (&mut Notes, &mut Budget) {
         let notes = match self.open(stream, |_| true).or(self.youngest(stream)) {
             Some(at) => &mut self.runs[at].notes,

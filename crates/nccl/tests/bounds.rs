@@ -50,7 +50,7 @@ fn bounded(name: &str, input: impl Read) -> Reading {
     reading
 }
 
-/// Generated input: `unit` returns the next piece; `left` bytes in total.
+/// Generated input: `unit` returns the next piece; `left` is the number of remaining bytes.
 struct Made<F> {
     unit: F,
     piece: Vec<u8>,
@@ -283,7 +283,7 @@ fn important_data_is_kept_at_the_memory_limit() {
 
     let rows = HEADER.as_bytes().chain(endless(ROW, 40_000 * ROW.len() as u64));
     let reading =
-        bounded("a failure after too many rows", rows.chain(&b"\nTest failure common.cu:401\n"[..]));
+        bounded("a failure beyond the maximum of rows", rows.chain(&b"\nTest failure common.cu:401\n"[..]));
     assert_eq!(reading.ended, LogEnd::Failed);
     let error = reading.first_error.unwrap();
     assert!(
@@ -293,7 +293,7 @@ fn important_data_is_kept_at_the_memory_limit() {
 
     // A run beyond the limit does not count as complete.
     let tables = format!("{HEADER}{ROW}{AVERAGE}").repeat(4_100) + HEADER + ROW;
-    let reading = bounded("a truncated run after too many runs", tables.as_bytes());
+    let reading = bounded("a truncated run beyond the maximum of runs", tables.as_bytes());
     assert_eq!((reading.tables.len(), reading.ended), (4_096, LogEnd::Truncated));
 }
 

@@ -18,7 +18,7 @@ fn differences(reading: &Reading, truth: &Value) -> Vec<String> {
         // 17357 and 17357.0 are the same number and different JSON.
         let same = got == *want || (got.is_f64() && got.as_f64() == want.as_f64());
         if !same {
-            found.push(format!("{what}: got {got}, want {want}"));
+            found.push(format!("{what}: expected {want}, found {got}"));
         }
     };
     check("ended", serde_json::to_value(reading.ended).unwrap(), &truth["ended"]);

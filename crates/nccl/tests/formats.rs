@@ -231,7 +231,7 @@ fn a_source_position_before_every_piece_does_not_change_the_reading() {
         }
         assert_whole(&read_lines(&pieces), &rows, &format!("{} with positions inside", format.name));
         for prefix in PREFIXES {
-            let what = format!("{} with positions behind {prefix:?}", format.name);
+            let what = format!("{} with positions after {prefix:?}", format.name);
             assert_whole(&read_lines(&prefixed(&pieces, prefix)), &rows, &what);
         }
     }
@@ -267,7 +267,7 @@ fn a_failure_line_is_reported_without_its_prefixes() {
 
 /// Texts of src/common.cu and src/util.cu of nccl-tests v2.19.6 with sample values.
 #[test]
-fn a_message_before_an_exit_is_a_failure_and_a_warning_is_none() {
+fn a_message_before_an_exit_is_a_failure_and_a_warning_is_not() {
     for message in [
         "Invalid number of GPUs: 16 requested but only 8 were found.",
         "invalid size specified for 'minbytes'",

@@ -26,7 +26,7 @@ use crate::{
 
 /// Maximum number of runs to choose from.
 const RUNS: usize = 50;
-/// Minimum change that is called a difference, relative.
+/// Minimum relative change that counts as a difference.
 const NOISE: f64 = 0.02;
 
 #[derive(Serialize)]
@@ -109,7 +109,7 @@ pub async fn page(
             Ok((check, first, second)) => {
                 let found = compare((&first.0, &first.1), (&second.0, &second.1));
                 let part = comparison::part(RunPair { a: a.as_str(), b: b.as_str(), found: &found });
-                // Drop the title of the comparison: this page has its own.
+                // Omit the title of the comparison, because this page already has one.
                 let body = part.split_once("</header>").map(|(_, body)| body.to_owned());
                 view.report = Some(body.unwrap_or(part));
                 // The comparison of the curves states the plateau, over the sizes that both runs measured.

@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_the_setup_are_no_changes_of_the_level() {
+    fn changes_of_the_setup_are_not_changes_of_the_level() {
         for (code, change) in [
             ("SHIFTED", true),
             ("DRIFTED", true),

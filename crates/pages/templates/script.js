@@ -178,7 +178,7 @@
     localize(document);
     select();
     tick();
-    // Reload soon: the server is still reading values.
+    // The server is still reading values: reload after 1.5 s.
     if (byId("live-content")?.dataset.pending) soon(1500);
   }
   document.addEventListener("change", (event) => { if (event.target.matches("input[name=run]")) select(); });

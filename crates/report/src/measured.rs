@@ -75,7 +75,7 @@ impl<'a> MeasuredSize<'a> {
     }
 }
 
-/// All tables of all logs, in order. There may be many more than a report shows.
+/// All tables of all logs, in order. Their number is unlimited; reports show a part of them.
 pub fn measured<'a>(story: &Story<'a>) -> impl Iterator<Item = MeasuredTable<'a>> {
     story.logs.iter().flat_map(|log| tables(story, log))
 }

@@ -88,7 +88,7 @@ pub struct FindingSummary {
 pub struct Metrics {
     /// Evidence of suspects first, metrics that are never judged last; otherwise in the order of the logs.
     pub metrics: Vec<MetricSummary>,
-    /// Gravest severity first; otherwise in the order of the logs.
+    /// Most severe first; otherwise in the order of the logs.
     pub findings: Vec<FindingSummary>,
 }
 

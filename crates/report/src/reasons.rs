@@ -11,7 +11,7 @@ pub struct ReasonEntry {
     pub meaning: String,
     /// Next step; empty for reasons that need none.
     pub action: String,
-    /// Whether the entry is about other benchmarks than nccl-tests.
+    /// Whether the entry is about benchmarks other than nccl-tests.
     pub metrics: bool,
 }
 

@@ -12,7 +12,6 @@ use crate::text;
 pub struct RoundValues {
     /// Number of the round, starting at 1.
     pub round: u16,
-    /// End of the job.
     pub ended: Option<Timestamp>,
     pub verdict: Verdict,
     /// Name and unit of the measured quantity.

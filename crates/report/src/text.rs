@@ -100,7 +100,7 @@ fn skip_escape(chars: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// After `ESC [`: parameters, intermediates, one final.
+/// After `ESC [`: parameter bytes, intermediate bytes, and one final byte.
 fn skip_control_sequence(chars: &mut Peekable<Chars<'_>>) {
     while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
     chars.next_if(|c| matches!(c, '@'..='~'));

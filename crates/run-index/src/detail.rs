@@ -126,7 +126,7 @@ impl RunDetail {
         let judged = report.judgement().map_or(&[][..], |judgement| &judgement.suspects);
         let report::Metrics { metrics, findings } = report::metrics(&report.story());
         let detail = Self::of(state, &report.records, now);
-        // Without a check the fields of the run keep their meaning: reasons and search of the whole run.
+        // If no check was requested, `reasons`, the search and the logs are those of the whole run.
         let (reasons, located, logs) = match report.asked() {
             Some(check) => (
                 state.verdict_of(check).map_or_else(Vec::new, |reached| reached.reasons.clone()),

@@ -228,7 +228,7 @@ impl NodesOfRun {
             Some(NodeState::Suspected) | None => NodeState::Good,
             Some(NodeState::Good | NodeState::Returned | NodeState::InRetest) => return None,
         };
-        // The first pass of a node is no change of a known state.
+        // The first pass of a node does not change a known state.
         let evidence = before.map(|_| "a later run on the node passed".to_owned());
         Some((after, evidence.into_iter().collect()))
     }
@@ -287,8 +287,8 @@ fn histories<'a>(runs: impl IntoIterator<Item = &'a NodesOfRun>) -> Vec<NodeHist
     nodes
 }
 
-/// Whether an older run may be evidence against a node, or its re-test. Summaries of earlier versions do not state it: of these only runs
-/// that passed are left out.
+/// Whether an older run may be evidence against a node, or its re-test. Summaries of earlier versions do not state this: of their runs only
+/// those that passed are left out.
 fn may_change_nodes(line: &RunSummary) -> bool {
     line.changes_nodes.unwrap_or(line.verdict != Some(Verdict::Pass))
 }
@@ -302,7 +302,7 @@ const MOST_MARKED: usize = 2_000;
 /// Maximum number of suspects in the record of a verdict; the stored verdict has all of them.
 const RECORDED_SUSPECTS: usize = 100;
 
-/// Passed runs, oldest first, that may have returned a node which the read runs leave out of service.
+/// Passed runs, oldest first, that may have returned a node to service that is out of service according to the runs read so far.
 fn passes_after_faults<'a>(
     nodes: &[NodeHistory],
     unread: &[&'a Arc<RunSummary>],
@@ -395,7 +395,7 @@ impl RunIndex {
         Ok(suspects)
     }
 
-    /// Nodes that a stored verdict suspects. An unreadable one has none: its reasons are in the ledger.
+    /// Nodes that a stored verdict suspects. Empty if the verdict is unreadable: its reasons are in the ledger.
     async fn stored_suspects(&self, reached: &VerdictReached) -> Result<Vec<VerdictSuspect>, ViewError> {
         let body = self.store.read(&reached.object).await?;
         let stored = body.and_then(|body| serde_json::from_slice::<Judgement>(&body).ok());

@@ -209,7 +209,7 @@ pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Readin
         if !reading.tables.is_empty() {
             whole.ended = reading.ended;
         } else if reading.format.is_some() && whole.tables.is_empty() {
-            // The program runs on each node: one incomplete log makes the whole incomplete.
+            // The program runs on each node: one incomplete log makes the merged reading incomplete.
             whole.ended = whole.ended.worse(reading.ended);
         }
         whole.append(reading);

@@ -103,7 +103,7 @@ impl RunIndex {
             match cache.known.get(run).or_else(|| open.get(run)) {
                 Some(values) => drop(known.runs.insert(run.clone(), Arc::clone(values))),
                 None if cache.reading.contains(run) => known.pending += 1,
-                // The store request failed: the next request for values repeats the store request.
+                // The store request failed: the next request for values retries it.
                 None => {}
             }
         }

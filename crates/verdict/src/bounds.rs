@@ -109,7 +109,7 @@ impl<'a> Bounds<'a> {
         let exact =
             criteria.references.iter().find(|reference| subject.is(reference.collective, reference.ranks));
         let reference = exact.map(Cow::Borrowed).or_else(|| nearest(subject, criteria).map(Cow::Owned));
-        // A curve is no bound if none of its points was measured.
+        // A curve without a measured point is not a bound.
         let measured = |reference: &Cow<'_, Reference>| {
             reference.points.iter().any(|at| subject.sizes.iter().any(|size| same_size(*size, at.size_bytes)))
         };

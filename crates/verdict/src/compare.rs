@@ -36,7 +36,7 @@ pub struct ChangedField {
     pub a: String,
     /// Value in the second run.
     pub b: String,
-    /// The two runs are not comparable because of this field.
+    /// Whether this field makes the two runs incomparable.
     pub identity: bool,
 }
 
@@ -76,7 +76,7 @@ impl Comparison {
         !self.points.is_empty() && self.fingerprint.iter().all(|changed| !changed.identity)
     }
 
-    /// Whether the second plateau is slower than the difference of two healthy runs.
+    /// Whether the second plateau is slower by more than two healthy runs differ.
     #[must_use]
     pub fn slower_where_it_counts(&self) -> bool {
         self.regions.iter().any(|region| region.region == Region::Plateau && region.slower > NOISE)

@@ -129,7 +129,7 @@ pub fn reason(environment: &Environment, severity: Unequal) -> Option<Reason> {
     Some(Reason::new(weighs, "ENVIRONMENT_DIFFERS", differences.join("; ")))
 }
 
-/// Whether NCCL read another value than the requested one. A word and a number are not comparable: NCCL prints some
+/// Whether NCCL read a value other than the requested one. A word and a number are not comparable: NCCL prints some
 /// words as numbers and some numbers as words.
 fn differs_as_read(requested: &str, read: &str) -> bool {
     match (number(requested), number(read)) {

@@ -10,7 +10,7 @@ use model::{Cluster, Every};
 pub struct StatedGpus {
     /// GPUs by the name of the node.
     named: BTreeMap<String, u32>,
-    /// GPUs of a node with another name: a log may name its host in another way than the scheduler. `None` if the nodes differ.
+    /// GPUs of a node with another name: a log may use another name for its host than the scheduler. `None` if the nodes differ.
     others: Option<u32>,
     /// GPUs of the nodes, also those that the check need not measure.
     installed: BTreeMap<String, u32>,

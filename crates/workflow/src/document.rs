@@ -496,7 +496,7 @@ fn in_words(info: &str) -> (&'static str, &'static str) {
         ("text follows a closing quote", "quote the whole value")
     } else if has("simple key") || has("did not find expected key") {
         (
-            "a field without `: `, or a line with another indentation than the lines around it",
+            "a field without `: `, or a line that is indented differently from the lines around it",
             "write `name: value`, indented like the other fields",
         )
     } else if has("'-' indicator") || has("block sequence entries") {
@@ -505,7 +505,7 @@ fn in_words(info: &str) -> (&'static str, &'static str) {
             "begin every element with `- ` in the same column",
         )
     } else if has("indent") {
-        ("a line with another indentation than the lines around it", "indent fields of one level equally")
+        ("a line that is indented differently from the lines around it", "indent fields of one level equally")
     } else if has("anchor") || has("alias") {
         (
             "`&` and `*` begin anchors and aliases, which are not supported",

@@ -231,7 +231,7 @@ fn output(program: &str, arguments: &[impl AsRef<OsStr>]) -> Option<String> {
             _ => {
                 let _ = child.kill(); // ignored: the process has already ended
                 let _ = child.wait();
-                return None; // children of the program may still hold the pipe: the reader thread is abandoned
+                return None; // children of the program may keep the pipe open: the reader thread is abandoned
             }
         }
     };

@@ -264,7 +264,7 @@ fn hosts(detected: &Detected) -> Result<StarterFile, CliError> {
     text += "\ncluster:\n  existing:\n    # Name of these machines in reports and in their history.\n    name: here\n    system:\n      hosts:\n";
     text += "        # One host per line with its ranks. Or `hosts`, a list of {name, address, user, port, identity_file}.\n        hostfile: hosts.txt\n";
     if gpus > 0 {
-        _ = writeln!(text, "        # As on this machine.\n        gpus_per_node: {gpus}");
+        _ = writeln!(text, "        # The number of GPUs of this machine.\n        gpus_per_node: {gpus}");
     } else {
         text += "        # gpus_per_node: 8\n";
     }

@@ -175,7 +175,7 @@ pub fn not_a_path(path: &str) -> Option<String> {
     })
 }
 
-/// Returns an error for an invalid environment variable: its name has other characters than letters, digits and `_`, or
+/// Returns an error for an invalid environment variable: its name has characters other than letters, digits and `_`, or
 /// its value has a zero byte or more than 16 KiB. `longest`: maximum length of the name, bytes.
 pub fn not_a_variable(name: &str, value: &str, longest: usize) -> Option<String> {
     let first = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');

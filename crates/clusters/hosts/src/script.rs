@@ -265,7 +265,7 @@ pub fn files(
     let hostfile =
         hosts.hosts.iter().map(|host| format!("{} slots={}\n", host.address(), hosts.ranks(host))).collect();
     let ssh = format!(
-        "#!/bin/bash\n# How mpirun starts its daemons: with the mark of the job.\n\
+        "#!/bin/bash\n# mpirun starts its daemons with this script, which sets the variable that marks the job.\n\
          while [[ $1 == -* ]]; do shift; done\nhost=$1\nshift\nPATH=${{PATH#*:}}\n\
          exec ssh -F {} -T \"$host\" {}\"$*\"\n",
         quote(config),

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Parses the fields of an object that Burnin uses.
 ///
 /// # Errors
-/// Returns an error if a field has another type than the API's definition.
+/// Returns an error if the type of a field differs from the API's definition.
 pub fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Result<T, PortError> {
     let value = serde_json::to_value(object).map_err(PortError::transient)?;
     serde_json::from_value(value).map_err(PortError::transient)

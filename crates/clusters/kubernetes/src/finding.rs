@@ -15,7 +15,6 @@ pub struct PodState {
     /// Every observed pod, deleted ones included, in its last observed state.
     pub pods: Vec<Pod>,
     pub jobs: Vec<Job>,
-    /// Kueue's Workload.
     pub workload: Option<KueueWorkload>,
     /// Events, newest last.
     pub events: Vec<Event>,
@@ -26,7 +25,7 @@ pub struct PodState {
 pub enum PodFinding {
     /// The job's pods run.
     Going,
-    /// The job waits; `code` gives the reason.
+    /// The job waits; `code` states the reason.
     Waiting {
         /// Reason code, see docs/ERRORS.md.
         code: &'static str,

@@ -1,4 +1,4 @@
-//! Kubernetes objects of a job. Pure: the same job always gives the same objects.
+//! Kubernetes objects of a job. Pure: the same job always produces the same objects.
 
 use std::collections::BTreeMap;
 

@@ -31,7 +31,7 @@ use crate::{
     yields,
 };
 
-/// Maximum wait for a deletion before it is polled again later.
+/// Maximum wait for a deletion in one call; a later call polls it again.
 const DELETION: Duration = Duration::from_secs(20);
 
 /// Minimum interval between polls of a running job.
@@ -436,7 +436,7 @@ impl Scheduler for KubernetesJobs {
     async fn nodes(&self, _: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
         let known = JobNotes::of(&self.store, name).nodes().await?.filter(|nodes| !nodes.is_empty());
         known.ok_or_else(|| {
-            let why = format!("the nodes of {name} are unknown: no pod was seen on a node");
+            let why = format!("the nodes of {name} are unknown: no pod was observed on a node");
             PortError::Permanent(Failure::new(Class::Input, "NODES_UNKNOWN", why))
         })
     }

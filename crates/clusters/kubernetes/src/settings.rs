@@ -117,7 +117,7 @@ pub struct Kubernetes {
     #[serde(default = "half_an_hour")]
     pub begin_within: Span,
     /// Time for which the pods of a failed job, with their GPUs, are kept for inspection, at most 24 h. It counts
-    /// toward `limits.job` and the lease. Tests that locate a bad node keep nothing. Default: pods end at once.
+    /// toward `limits.job` and the lease. Tests that locate a bad node keep no pods. Default: pods end at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_on_failure: Option<Span>,
 }
@@ -226,7 +226,7 @@ impl Settings for Kubernetes {
         Some(ClusterLayout { nodes, ranks_per_node, gpus_per_node })
     }
 
-    /// Without Kueue's queue: its topologies have no cordoned nodes, so that the job would wait forever.
+    /// Without Kueue's queue: its topologies have no cordoned nodes, so that the job would wait indefinitely.
     fn for_retest(&self, nodes: &[String], partners: &[String]) -> Result<Self, String> {
         let partners = partners.iter().take(rules::MAX_NAMED.saturating_sub(nodes.len()));
         let only_nodes: Vec<_> = nodes.iter().chain(partners).cloned().collect();

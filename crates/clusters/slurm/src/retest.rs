@@ -21,8 +21,8 @@ pub fn reservation(job: &str) -> String {
 /// Lets a job use the drained nodes that it re-tests. Idempotent.
 ///
 /// # Errors
-/// Returns an error if a request fails: [`PortError::Permanent`] if a node is out of service for another reason than a drain by
-/// Burnin, or Slurm refuses.
+/// Returns an error if a request fails: [`PortError::Permanent`] if a node is out of service for a reason other than a drain by Burnin, or
+/// Slurm refuses.
 pub async fn begin(
     commands: &Commands,
     slurm: &Slurm,

@@ -59,8 +59,8 @@ impl SlurmJobs {
                 rows = self.commands.accounted(name).await?;
             }
             let marks = read(folder, SlurmFolder::marks).await?;
-            // A row that is older than the start of its job is waiting, which after the start would mean that Slurm requeued the job. A
-            // claim never changes.
+            // A row from before the start of its job has the state waiting, which after the start would mean that Slurm requeued the job. A
+            // claim never changes, so with equal claims the rows belong to the same start.
             if marks.claim == before.claim {
                 return Ok((rows, marks));
             }

@@ -105,7 +105,7 @@ impl<'a> KernelLog<'a> {
         }
     }
 
-    /// More faults were found than printed, and the earlier log has none of the printed ones.
+    /// More faults were found than printed, and all printed ones are absent from the earlier log.
     fn cut(&self, earlier: &Self) -> Option<String> {
         let (printed, found) = self.stated("faults ")?.split_once(" of ")?;
         let (printed, found): (usize, usize) = (printed.parse().ok()?, found.trim().parse().ok()?);

@@ -1,4 +1,4 @@
-//! NVLinks: lines of `nvidia-smi nvlink -s` that are inactive, and of `nvidia-smi nvlink -e` with other counts than 0.
+//! NVLinks: lines of `nvidia-smi nvlink -s` that are inactive, and of `nvidia-smi nvlink -e` with counts other than 0.
 //!
 //! The lines of active links and of counters are those of driver 580.159 on two H100. A GPU all of whose links are inactive has the
 //! line `Unable to retrieve NVLink information as all links are inActive` instead (leptonai/gpud, issue 1085), or with `inactive`

@@ -59,7 +59,7 @@ impl Capture {
             };
             line("gpus", &format!("fields {}", fields.join(",")));
             line("gpus", &fields.iter().map(|name| row[*name].as_str()).collect::<Vec<_>>().join(", "));
-            // As `burnin_links` of the probe selects them.
+            // Selects the same lines as `burnin_links` of the probe.
             let lower = |text: &str| text.to_lowercase();
             let selected = |text: &&str| {
                 text.starts_with("GPU") || ["status", "inactive"].iter().any(|it| lower(text).contains(it))

@@ -136,7 +136,7 @@ fn each_counter_that_rises_names_its_gpu() {
 }
 
 #[test]
-fn corrected_errors_are_recorded_and_are_no_finding() {
+fn corrected_errors_are_recorded_and_are_not_findings() {
     let load = log("h100-load");
     let recorded = |log: &str| -> Vec<(String, String)> {
         let node = node(log);

@@ -81,8 +81,8 @@ fn without_effect(sample: &Sample) -> BTreeSet<usize> {
     positions
 }
 
-/// Each digit either changes the reading or has an exemption with its reason, and no exemption is unneeded: it would hide digits of later
-/// samples.
+/// Each digit either changes the reading or has an exemption with its reason, and each exemption is needed: an unneeded one would hide
+/// digits of later samples.
 #[test]
 fn a_changed_digit_changes_the_reading_or_is_exempt() {
     let mut failures = Vec::new();

@@ -17,7 +17,7 @@ fn samples_have_the_expected_content() {
     }
 }
 
-/// As a check with `every: pair` prints them.
+/// The log of a check with `every: pair` contains several documents.
 #[test]
 fn each_of_three_documents_of_perftest_is_read() {
     for name in ["perftest/4.5-write-bw.json", "perftest/4.5-write-lat.json"] {

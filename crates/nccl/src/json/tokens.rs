@@ -4,7 +4,7 @@ use crate::number::Number;
 use crate::scan::text;
 use std::io::{self, ErrorKind, Read};
 
-/// Maximum bytes kept of a string. nccl-tests cuts its own at about 2 KB.
+/// Maximum bytes kept of a string. nccl-tests truncates its own strings at about 2 KB.
 const TEXT: usize = 4096;
 /// Read buffer size.
 const BUFFER: usize = 64 * 1024;

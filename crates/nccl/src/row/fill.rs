@@ -141,7 +141,7 @@ impl RowContext<'_> {
     }
 }
 
-/// Number of words to skip where no half begins: the foreign values, a run that is not a half, or one word of other
+/// Number of words to skip where no half begins: the foreign values, a sequence of values that is not a half, or one word of other
 /// output.
 fn skipped_words(run: ValueRun, gap: Gap) -> usize {
     match gap {

@@ -197,7 +197,7 @@ async fn a_drained_node_stays_listed_after_more_runs_than_the_page_reads() {
     }
 }
 
-/// The stored verdict does not exist here; the record of a verdict lists at most 100 suspects, and all of them are in the stored one.
+/// The stored verdict does not exist here; the record of a verdict lists at most 100 suspects, and the stored verdict lists all of them.
 #[tokio::test]
 async fn the_suspects_of_a_verdict_are_those_of_its_record() {
     use model::{Cluster, Fact, Node, VerdictSuspect};

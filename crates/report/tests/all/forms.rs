@@ -99,7 +99,7 @@ fn red(status: &TestCaseStatus) -> Option<NonSuccessKind> {
     }
 }
 
-/// Read back as JUnit XML; the counts equal the cases.
+/// The report is read back as JUnit XML, and its counts equal the numbers of cases.
 fn parsed(xml: &str) -> Report {
     let report = Report::deserialize_from_str(xml).expect("JUnit XML");
     let tests: usize = report.test_suites.iter().map(|suite| suite.test_cases.len()).sum();

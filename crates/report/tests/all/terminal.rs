@@ -12,34 +12,34 @@ fn plain(story: &Story<'_>) -> String {
 }
 
 #[test]
-fn the_report_of_a_successful_run() {
+fn the_terminal_reports_a_successful_run() {
     insta::assert_snapshot!(plain(&good().story()));
 }
 
 #[test]
-fn the_report_of_a_failing_verdict() {
+fn the_terminal_reports_a_failing_verdict() {
     insta::assert_snapshot!(plain(&slow().story()));
 }
 
 #[test]
-fn the_report_of_a_failed_image() {
+fn the_terminal_reports_a_failed_image() {
     insta::assert_snapshot!(plain(&unbuilt().story()));
 }
 
 #[test]
-fn the_report_of_a_cancelled_run() {
+fn the_terminal_reports_a_cancelled_run() {
     insta::assert_snapshot!(plain(&cancelled().story()));
 }
 
 #[test]
-fn the_report_of_an_open_run() {
+fn the_terminal_reports_an_open_run() {
     let mut run = Run::open(workflow());
     run.built().up();
     insta::assert_snapshot!(plain(&run.story()));
 }
 
 #[test]
-fn the_report_of_a_second_attempt_with_an_existing_cluster() {
+fn the_terminal_reports_a_second_attempt_with_an_existing_cluster() {
     let mut run = Run::open(workflow());
     run.built().up().fact(28, 1, Fact::JobAccepted(crate::support::handle("job-4411")));
     let lost = Failure::new(Class::ClusterLost, "NODE_FAIL", "node n1 stopped answering");
@@ -53,7 +53,7 @@ fn the_report_of_a_second_attempt_with_an_existing_cluster() {
 }
 
 #[test]
-fn the_report_of_a_run_without_a_benchmark() {
+fn a_run_without_a_benchmark_is_reported_as_done() {
     let mut run = Run::open(Workflow { cluster: None, benchmark: None, ..workflow() });
     run.built();
     let text = plain(&run.story());
@@ -62,7 +62,7 @@ fn the_report_of_a_run_without_a_benchmark() {
 }
 
 #[test]
-fn the_report_of_a_run_with_a_prebuilt_image() {
+fn a_prebuilt_image_is_reported_as_given() {
     let prebuilt = ImageSpec::Prebuilt(crate::support::image());
     let mut run = Run::open(Workflow { image: Some(prebuilt), ..workflow() });
     run.up().ran(job_end("FAILED", Some(3)));

@@ -170,7 +170,7 @@ async fn a_run_is_followed_from_any_record_to_its_end() {
     assert_eq!(what, expected);
     assert_eq!((steps[0].run.state, steps[2].run.state), (RunStatus::Open, RunStatus::Closed));
     let late: Vec<_> = view.follow(run(7), 2).map(|step| step.unwrap().seq).collect().await;
-    assert_eq!(late, [3], "a follower that has seen two records receives the third");
+    assert_eq!(late, [3], "a follower that has received two records receives the third");
     let detail = view.detail(&run(7)).await.unwrap().unwrap();
     assert_eq!((detail.seq, detail.line.conclusion.as_str()), (3, "cancelled"));
 }

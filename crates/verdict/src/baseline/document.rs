@@ -227,7 +227,7 @@ impl Baseline {
         placed.into_iter().flatten().min_by(f64::total_cmp)
     }
 
-    /// Median slowdown over the selected points; `None` if the run measured none of them.
+    /// Median slowdown over the selected points; `None` if the run measured no such point.
     fn offset(&self, table: &Table, of: impl Fn(&BaselinePoint) -> bool) -> Option<f64> {
         let here: Vec<_> =
             self.slowdowns(table).filter(|(point, _)| of(point)).map(|(_, slow)| slow).collect();

@@ -61,7 +61,7 @@ causes! {
     DataCorruption = "data_corruption", Nobody,
         "Received data is wrong: take the nodes out of service and locate the bad one by pair tests.";
     GuestConfigRejected = "guest_config_rejected", Nobody,
-        "The guest config checker rejected an NCCL setting: source the image's nccl-env-profile.sh last and override none of its settings.";
+        "The guest config checker rejected an NCCL setting: source the image's nccl-env-profile.sh last and do not override its settings.";
     RxdmGpuCount = "rxdm_gpu_count", Own(0.95),
         "RxDM detected a wrong number of GPUs: reboot or replace the node.";
     RxdmNotReady = "rxdm_not_ready", Own(0.9),
@@ -97,7 +97,7 @@ causes! {
     PrologFailed = "prolog_failed", Own(0.7),
         "The scheduler's prolog failed and holds the job: repair the node, then release the job.";
     RdmaError = "rdma_error", Apart(0.5),
-        "The fabric lost a peer: wrong GID or route, a dead link or a dead peer. Test the nodes in pairs.";
+        "The fabric lost a peer: wrong GID or route, a failed link or a failed peer. Test the nodes in pairs.";
     Crashed = "crashed", Apart(0.5),
         "A process crashed: NCCL and its plug-in may be of different versions.";
     CudaError = "cuda_error", Own(0.6),

@@ -40,12 +40,12 @@ pub enum SweepOutcome {
     },
     /// The run failed, or its results are wrong.
     Broken {
-        /// Reason.
+        /// Reason why the run counts as failed, for display.
         why: String,
     },
     /// The pair could not be run.
     Void {
-        /// Reason.
+        /// Reason why the pair could not be run, for display.
         why: String,
     },
 }

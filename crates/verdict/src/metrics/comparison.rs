@@ -91,7 +91,7 @@ pub(super) fn judge<'a>(
             compare(value, Learned::of(&[learned], tiers), described(key));
         }
     }
-    // With an exact learned value, no value is the worse one of a key: compare all values, not only the one in `measured`.
+    // A metric with the direction `exact` has no worse value of a key: compare all values, not only the one in `measured`.
     let exact = reading.metrics.iter().filter(|metric| metric.better == Better::Exact);
     for metric in exact.filter(|metric| criteria.settled(metric).is_none() && !is_running_total(metric)) {
         let is_compared = measured
@@ -218,7 +218,7 @@ fn is_running_total(metric: &Metric) -> bool {
     matches!(&*metric.name, "training.nan_iterations" | "training.skipped_iterations")
 }
 
-/// The second node of a pair of nodes. The other end of a pair of GPUs is no node.
+/// The second node of a pair of nodes. The other end of a pair of GPUs is not a node.
 fn peer_node(subject: &Subject) -> Option<&str> {
     subject.peer.as_deref().filter(|_| subject.node.is_some() && subject.gpu.is_none())
 }

@@ -81,7 +81,7 @@ pub struct MetricHistory<'a> {
     nodes: BTreeSet<Option<&'a str>>,
     /// Printed steps, by position.
     resolutions: Vec<Option<f64>>,
-    /// The values of each run, by position: not a number if the run lacks the value. The last positions may be absent.
+    /// The values of each run, by position: NaN if the run lacks the value. The last positions may be absent.
     runs: Vec<Vec<f64>>,
 }
 

@@ -40,7 +40,7 @@ impl<'a> SubjectIndex<'a> {
 
     /// The level of each metric of a run, in the order of the baseline's fleets.
     pub(super) fn levels(&self, metrics: &[Metric]) -> Vec<Option<f64>> {
-        // Not a number if the run lacks the value.
+        // NaN: the run lacks the value.
         let mut own = vec![f64::NAN; self.learned.len()];
         for metric in metrics {
             let learned = self.learned.get(&BorrowedKey::of(metric));

@@ -297,7 +297,7 @@ pub(super) fn fewer_than_stated(
         let fewer = (count as u64) < u64::from(stated.total);
         return if fewer { vec![format!("{count} of {} GPUs", stated.total)] } else { Vec::new() };
     }
-    // A node that lost all its GPUs has none of these metrics, but other ones.
+    // A node that lost all its GPUs lacks these metrics and has others.
     let others = reading.metrics.iter().filter_map(|metric| metric.subject.node.as_deref());
     let mut nodes: BTreeMap<&str, usize> = others.map(|node| (node, 0)).collect();
     for node in seen.iter().filter_map(|place| place.node()) {

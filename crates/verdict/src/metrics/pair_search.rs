@@ -92,13 +92,13 @@ pub fn from_pair_metrics(
     located
 }
 
-/// The value of a pair as a number that is larger for better pairs. `None` if it is no value of a pair, or the direction is unknown.
+/// The value of a pair as a number that is larger for better pairs. `None` if it is not the value of a pair, or the direction is unknown.
 fn speed(metric: &Metric) -> Option<f64> {
     both_ends(&metric.subject)?;
     let value = metric.value?;
     match metric.better {
         Better::Higher => Some(value.max(0.0)),
-        // A duration of 0 is no measurement.
+        // A duration of 0 is not a measurement.
         Better::Lower => (value > 0.0).then(|| 1.0 / value),
         Better::Exact | Better::None => None,
     }

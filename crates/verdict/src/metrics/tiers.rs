@@ -90,7 +90,7 @@ pub(super) fn healthy(tiers: Option<Tiers>, learned: f64, value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Five runs of 30 subjects, a third of them 2.2 % lower, others in each run.
+    /// Five runs of 30 subjects, a third of them 2.2 % lower, a different third in each run.
     fn alternating() -> Vec<Vec<f64>> {
         let value = |run: usize, subject: usize| {
             (if (run + subject).is_multiple_of(3) { 7_070.0 } else { 7_228.0 }) + (subject % 5) as f64

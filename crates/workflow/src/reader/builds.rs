@@ -151,7 +151,7 @@ impl WorkflowReader<'_> {
         SourceRepository { url, connection, revision }
     }
 
-    /// Packs a source folder. Equal folders give equal archives.
+    /// Packs a source folder. Equal folders produce equal archives.
     fn source(&mut self, field: &str, folder: &Path) -> Option<SourceObject> {
         let folder = self.folder.join(folder);
         match SourceArchive::pack(&folder) {

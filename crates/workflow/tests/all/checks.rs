@@ -177,7 +177,7 @@ fn a_check_runs_any_program() {
     let command = |at: usize| workflow.checks[at].benchmark.program.command().unwrap();
     assert_eq!((command(0).every, command(2).every), (Every::Node, Every::Node));
     assert_eq!(command(0).read, OutputFormat::Format("nvbandwidth".to_owned()));
-    // The stored form is read back unchanged, and a stored workload of earlier versions keeps its place.
+    // The stored form is read back unchanged, and a stored command has no field `workload`.
     let stored = serde_json::to_value(&workflow).unwrap();
     assert_eq!(serde_json::from_value::<Workflow>(stored.clone()).unwrap(), workflow);
     assert_eq!(stored["checks"][0]["command"]["argv"], serde_json::json!(["nvbandwidth", "-j"]));
@@ -377,7 +377,7 @@ fn the_diagnostics_of_acceptance_never_pass_without_one_of_their_tests() {
     };
     let disabled = sample("4.5.2-gb10-level2-plugins-allowed.json");
     let (verdict, reasons, suspects) = diagnosed(&acceptance, &disabled);
-    assert_eq!((verdict, suspects), (Inconclusive, 0), "persistence mode is no fault: {reasons}");
+    assert_eq!((verdict, suspects), (Inconclusive, 0), "persistence mode is not a fault: {reasons}");
     assert!(!reasons.contains("NOT_MEASURED"), "{reasons}");
     let mut healthy = disabled;
     let software = &mut healthy["DCGM Diagnostic"]["test_categories"][0]["tests"][0];

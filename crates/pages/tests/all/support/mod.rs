@@ -186,7 +186,7 @@ pub fn curve(factor: f64) -> Reading {
     reading
 }
 
-/// A run with two checks of other programs than nccl-tests: the first passed, in the second a GPU failed.
+/// A run with two checks of programs other than nccl-tests: the first passed, in the second a GPU failed.
 pub async fn run_of_checks(store: &Arc<dyn Store>, at: Timestamp) {
     let samples = "crates/measure/tests/samples";
     let memory = sample(&format!("{samples}/nvbandwidth/0.9-h100.json"));
