@@ -25,14 +25,14 @@ for service in "${services[@]}"; do
   mkdir -p "$root"/{etc/ssl/certs,proc,tmp}
   cp "$programs/burnin-$service" "$root/service"
   [[ $profile != dev ]] || strip "$root/service"
-  # The loader and the libraries, at the paths where the loader searches.
+  # Copies the loader and the libraries to the paths where the loader searches.
   while read -r library; do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
   done < <(ldd "$programs/burnin-$service" | grep -o '/[^ ]*')
   cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" 2>/dev/null || true
   echo 'burnin:x:65532:65532::/:/' >"$root/etc/passwd"
-  # Reproducible archives: fixed times, owners and order.
+  # Archives are reproducible: times, owners and order are fixed.
   chmod -R u=rwX,go=rX "$root" && chmod 1777 "$root/tmp"
   tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$root" -cf "$root.tar" .
   size=$(du -sb "$root" | cut -f1)

@@ -78,7 +78,7 @@ for accounts in 0 1; do
 done
 
 echo "Slurm deployed and destroyed by build steps"
-# Slurm's commands, as on a login node of the future cluster.
+# Stand-ins for Slurm's commands run them on the controller's host of the cluster that the run deploys.
 mkdir "$bed/bin"
 for command in sbatch squeue scontrol sacct scancel sinfo; do
   printf '#!/bin/sh\nexec "$(cat %q)/on" ctl /usr/bin/%s "$@"\n' "$bed/deployed" "$command" >"$bed/bin/$command"

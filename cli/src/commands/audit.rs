@@ -1,4 +1,4 @@
-//! `burnin audit`: versions and settings of nodes and GPUs: differences, then versions below a minimum, then recommendations.
+//! `burnin audit`: prints versions and settings of nodes and GPUs that differ, then versions below a minimum, then recommendations.
 
 use std::path::PathBuf;
 

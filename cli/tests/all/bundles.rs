@@ -76,9 +76,9 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
     for (at, bytes) in [
         (156, &b"2"[..]),           // a symbolic link
         (157, &b"/etc/passwd"[..]), // its target
-        (100, &b"0004755\0"[..]),   // set-user-id
+        (100, &b"0004755\0"[..]),   // the set-user-ID bit
         (108, &b"0000000\0"[..]),   // owner root
-        (136, &b"77777777777"[..]), // from the future
+        (136, &b"77777777777"[..]), // a time in the future
     ] {
         let mut changed = good.clone();
         changed[page + at..page + at + bytes.len()].copy_from_slice(bytes);

@@ -131,7 +131,7 @@ fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metri
     let (output, _) = locate(&[unnamed]);
     assert!(String::from_utf8(output.stderr).unwrap().contains("name the file after them"));
 
-    // The log of a check with `every: pair`, by a declaration.
+    // A declaration reads the log of a check with `every: pair`.
     let rules = file(
         "rules.yaml",
         "row: '^bw=(?P<value>\\S+) GB/s$'\nend: '^done$'\nname: bw\nunit: GB/s\nbetter: higher\nscope: world\n",

@@ -116,7 +116,7 @@ fn a_reference_is_scaled_to_the_number_of_nodes() {
         let verdict = Cluster { nodes, bandwidth: 188.5 * 7.0 / 8.0, ..A3_MEGA }.judged("all_gather", SIZES);
         assert_eq!(verdict["verdict"], "fail", "{nodes} nodes: {verdict:#}");
     }
-    // A network with twice the latency.
+    // This network has twice the latency.
     let verdict = Cluster { nodes: 4, step: 45.0, ..A3_MEGA }.judged("all_gather", SIZES);
     assert_eq!(verdict["verdict"], "fail", "{verdict:#}");
 }

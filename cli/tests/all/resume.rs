@@ -108,7 +108,7 @@ fn repeated_kills_cause_no_repeated_work() {
             let done = ended.success() || (ended.code() == Some(64) && stderr.contains("no unfinished run"));
             assert!(done, "round {round}: {ended} {stderr}");
             if lab.records() == 0 {
-                run = lab.start(); // killed before its request
+                run = lab.start(); // the process was killed before its request
                 continue;
             }
             lab.assert_each_fact_once(1, &format!("round {round}"));

@@ -51,7 +51,7 @@ pub(crate) const FORMAT: Format = Format {
 #[derive(Default)]
 struct Fio {
     json: JsonDocuments,
-    /// Of all documents: `--status-interval` and a loop print several.
+    /// Counts over all documents: `--status-interval` and a loop print several.
     repetitions: Repetitions,
     failed: bool,
 }

@@ -301,7 +301,7 @@ fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
                 ("BW_average", _) => (&BANDWIDTH, "bandwidth", "unknown"),
                 ("BW_peak", _) => (&PEAK, "bandwidth.peak", "unknown"),
                 ("MsgRate", _) => (&RATE, "message_rate", "Mpps"),
-                // Microseconds, or the processor cycles of option `-C`, which the program labels as microseconds in text too.
+                // The values are microseconds, or with option `-C` processor cycles, which the program labels as microseconds in text too.
                 (_, Some((_, statistic))) => (&LATENCY, *statistic, "us"),
                 _ => continue,
             };

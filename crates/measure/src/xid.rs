@@ -1,9 +1,9 @@
 //! Meanings of Xid and SXid codes.
 //!
 //! Sources: NVIDIA's Xid catalogue (`docs.nvidia.com/deploy/xid-errors`) and the SXid tables of NVIDIA's Fabric Manager
-//! guide, compared with the catalogues of leptonai/gpud (Apache-2.0), in our own words. The severity follows the catalogue's
-//! resolution: a code whose resolution is to restart or check the application is software; one that reports memory, links, power or a lost
-//! device is hardware; one with the resolution to ignore it, or that hardware and software can cause, is unknown.
+//! guide, compared with the catalogues of leptonai/gpud (Apache-2.0), in our own words. The severity follows the catalogue's resolution. A
+//! code whose resolution is to restart or check the application is software. A code that reports memory, links, power or a lost device is
+//! hardware. A code whose resolution is to ignore it, or that hardware and software can cause, is unknown.
 
 use model::metric::Severity::{self, Configuration, Hardware, Software, Unknown};
 

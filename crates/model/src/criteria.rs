@@ -355,7 +355,7 @@ pub enum EvidenceRule {
     Off,
     /// Evidence is collected, and changes are judged. Missing evidence is reported.
     Judged,
-    /// As `judged`, and missing evidence makes the verdict inconclusive.
+    /// Like `judged`; missing evidence also makes the verdict inconclusive.
     Required,
 }
 

@@ -138,7 +138,7 @@ impl Stage {
 
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // pad, so that the columns of a table of stages align
+        // `pad` applies the width, so that the columns of a table of stages align
         f.pad(self.as_str())
     }
 }

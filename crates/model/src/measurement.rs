@@ -157,8 +157,8 @@ impl NodesOfHosts {
         Self(all.into_iter().filter_map(only).collect())
     }
 
-    /// Keeps only hosts that can belong to a node of this cluster, because any program may print such a line: a host must not have the name
-    /// of a node, and if all names of nodes are known, its node must be one of them.
+    /// Keeps only hosts that can belong to a node of this cluster, because any program may print such a line. A host must not have the name
+    /// of a node. If all names of nodes are known, its node must be one of them.
     #[must_use]
     pub fn within(mut self, cluster: &Cluster) -> Self {
         let known = cluster.nodes.iter().map(|node| node.name.as_str());
@@ -413,7 +413,7 @@ mod tests {
         let mut hosts: BTreeSet<_> = ["vm", "pod-1", "n1"].map(str::to_owned).into();
         nodes.rename(&mut hosts);
         assert_eq!(hosts, ["n1", "vm"].map(str::to_owned).into());
-        // Hosts of two domains.
+        // Two hosts have the same name in different domains.
         let nodes =
             NodesOfHosts::of_logs([&log(&[("gpu-a.rack1.x", "10.0.0.1"), ("gpu-a.rack2.x", "10.0.0.2")])]);
         assert_eq!(nodes.of("gpu-a"), None);

@@ -257,7 +257,7 @@ fn logs_that_fill_every_collection_fit() {
         let begin: &[u8] = b"{\"version\":4,";
         bounded(name, begin.chain(made(size, |n, out| out.extend(member(n).bytes()))));
     }
-    // Lines of all kinds alternately, and one kind after another.
+    // Lines of all kinds alternate, after 1, 300 or 20,000 lines of one kind.
     for stretch in [1, 300, 20_000] {
         let line = |n: u64| GREEDY[(n / stretch) as usize % GREEDY.len()].1(n);
         bounded("all kinds alternately", made(size, |n, out| out.extend(line(n).bytes())));

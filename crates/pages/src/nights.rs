@@ -309,7 +309,7 @@ fn cost(lines: &[&RunSummary], now: Timestamp) -> Option<NightsCost> {
             *sum = *sum + spent;
         }
     }
-    // Rounded up to cents.
+    // Sums are rounded up to cents.
     let cents = |money: Money| Money::from_micros(money.as_micros().div_ceil(10_000) * 10_000);
     let money = money.into_iter().map(|(currency, spent)| format!("{} {currency}", cents(spent))).collect();
     let node_seconds: f64 = costs.iter().map(|cost| cost.held.0.as_secs_f64() * f64::from(cost.nodes)).sum();

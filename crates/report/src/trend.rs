@@ -32,7 +32,7 @@ struct TrendPage {
 }
 
 impl Trend {
-    /// Levels of the series; empty for few runs.
+    /// Levels of the series; empty for fewer than [`LEAST_RUNS`] runs.
     pub(crate) fn levels(&self) -> Vec<Segment> {
         let mut values: Vec<_> = self.points.iter().map(|point| point.value).collect();
         let usual = middle(&mut values.clone());

@@ -6,9 +6,9 @@
 
 use model::{Collective, Floor};
 
-/// Minimum message size at which a collective of few ranks reaches its bandwidth, bytes.
+/// Minimum message size at which a collective of up to 64 ranks reaches its bandwidth, bytes.
 const LARGE: u64 = 1 << 30;
-/// Minimum part of a rank at which a ring of many ranks reaches its bandwidth, bytes.
+/// Minimum part of a rank at which a ring of more than 64 ranks reaches its bandwidth, bytes.
 const LARGE_PART: u64 = 16 << 20;
 
 /// Network of a run.
@@ -31,8 +31,8 @@ impl Network {
         f64::from(self.ranks / self.nodes)
     }
 
-    /// Highest bus bandwidth that the network permits. `None` for collectives between few ranks, whose limit depends on
-    /// the adapters that NCCL selects.
+    /// Highest bus bandwidth that the network permits. `None` for send-receive, gather and scatter, whose limit depends on the adapters
+    /// that NCCL selects.
     pub fn limit(&self, collective: Collective) -> Option<f64> {
         let ranks = f64::from(self.ranks);
         match collective {

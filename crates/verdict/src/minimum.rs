@@ -72,7 +72,7 @@ impl Component {
                 [device, release @ ..] if release.len() == 2 && DEVICES.contains(device) => {
                     version = Version(release.to_vec());
                 }
-                // Firmware of another vendor or device.
+                // The firmware belongs to another vendor or device.
                 _ => return Some(Vec::new()),
             }
         }

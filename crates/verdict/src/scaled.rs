@@ -2,11 +2,11 @@
 //!
 //! The time of each point is divided into transfer and overhead. The transfer time is the message size divided by a
 //! bandwidth: the difference of the two largest sizes divided by the difference of their times. The overhead grows with
-//! the steps of the algorithm: those of a ring are `ranks - 1`; NCCL executes an all-reduce over many nodes by trees,
+//! the steps of the algorithm: those of a ring are `ranks - 1`. NCCL executes an all-reduce over many nodes by trees,
 //! whose depth is the logarithm of the number of nodes (NVIDIA, *Massively Scale Your Deep Learning Training with NCCL
-//! 2.4*). The bandwidth of the transfer stays unchanged: bus bandwidth does not depend on the number of ranks
-//! (nccl-tests `doc/PERFORMANCE.md`), except where it exceeds the line rate because few nodes exchange only a part of
-//! the message; then it falls with that part, down to [`RING`] of the line rate.
+//! 2.4*). The bandwidth of the transfer stays unchanged, because bus bandwidth does not depend on the number of ranks (nccl-tests
+//! `doc/PERFORMANCE.md`). Exception: a bandwidth above the line rate, which is possible because a node exchanges only a part of the message
+//! with other nodes, falls with that part, down to [`RING`] of the line rate.
 
 use model::{Collective, CurvePoint, Reference};
 

@@ -91,7 +91,7 @@ mod tests {
         fs::set_permissions(&host, Permissions::from_mode(0o777)).unwrap();
         let files = AccessFiles::new(&host, 8080).unwrap();
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
-        // A draft that a killed process left.
+        // A killed process left this draft.
         fs::write(files.header.with_extension(format!("draft-{}", std::process::id())), "old").unwrap();
         for line in ["Authorization: Bearer a", "Authorization: Bearer b"] {
             AccessFiles::write(&files.header, line).unwrap();

@@ -17,7 +17,7 @@ impl<'a> Shared<'a> {
     fn new(bed: &'a KubernetesBed) -> Self {
         let shared = Self(bed);
         bed.create(&class_of_the_workflow());
-        // As workflows/a4-gke-testbed/rbac.yaml states.
+        // The same binding as in workflows/a4-gke-testbed/rbac.yaml.
         bed.kubectl("create clusterrolebinding burnin-yields --clusterrole=burnin-yields --serviceaccount=burnin:burnin");
         shared
     }

@@ -228,7 +228,7 @@ impl Keeping {
         let stamp = space.and_then(|space| std::str::from_utf8(&line[..space]).ok());
         let time = stamp.and_then(|stamp| stamp.parse::<DateTime<Utc>>().ok());
         let (Some(space), Some(stamp), Some(time)) = (space, stamp, time) else {
-            // Part of an overlong line.
+            // This is a part of an overlong line.
             if self.again.is_none() {
                 self.body.extend_from_slice(line);
             }

@@ -322,7 +322,7 @@ impl Scheduler for KubernetesJobs {
             notes.note_submitted(uid).await?;
             place.keys(&job.name, &jobset).await?;
             if notes.cancelled().await? {
-                self.cancel(&job.cluster, &job.name).await?; // cancelled since the submission began
+                self.cancel(&job.cluster, &job.name).await?; // the job was cancelled after the submission began
             } else {
                 self.follow(&place, &job.name);
             }

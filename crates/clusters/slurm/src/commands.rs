@@ -75,7 +75,7 @@ impl Commands {
             let shown = self.ask(argv.into()).await?;
             match shown.good {
                 true => rows.extend(SlurmJobRow::shown(&shown.stdout)),
-                // Purged between the two requests.
+                // The job was purged between the two requests.
                 false if shown.stderr.contains("Invalid job id") => {}
                 false => return Err(PortError::Transient(shown.stderr)),
             }

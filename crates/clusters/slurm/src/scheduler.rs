@@ -219,7 +219,7 @@ impl Scheduler for SlurmJobs {
             return Ok(number.to_string());
         }
         if marks.cancelled {
-            return Ok(job.name.clone()); // cancelled or ended: nothing to submit
+            return Ok(job.name.clone()); // a cancelled or ended job is not submitted
         }
         if let Some(number) = self.adopt(&folder, &job.name).await? {
             return Ok(number.to_string());

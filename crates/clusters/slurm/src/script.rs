@@ -20,7 +20,7 @@ pub fn options(job: &JobSpec, slurm: &Slurm, folder: &str) -> Vec<String> {
         "--parsable".to_owned(),
         format!("--job-name={}", job.name),
         format!("--chdir={folder}"),
-        // A relative path, because Slurm expands % and \ in paths.
+        // The path is relative, because Slurm expands % and \ in paths.
         "--output=output/slurm.log".to_owned(),
         "--open-mode=append".to_owned(),
         "--export=ALL".to_owned(),

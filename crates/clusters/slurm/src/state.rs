@@ -1,8 +1,7 @@
 //! Combines Slurm's state of a job and the job's own record into one state. Pure.
 //!
-//! Slurm is read as text: the words of `scontrol show job` are stable since versions older than 22.05, while the JSON
-//! forms of 22.05 and 24.11 have hardly a field in common (and `sacct --json` of 22.05 reports a job that failed with 3
-//! as a success).
+//! Slurm is read as text. The words of `scontrol show job` are stable since versions older than 22.05, while the JSON forms of 22.05 and
+//! 24.11 share hardly any field, and `sacct --json` of 22.05 reports a job with exit code 3 as a success.
 
 use chrono::{DateTime, NaiveDateTime};
 use model::{JobEnd, Timestamp};
@@ -226,7 +225,7 @@ pub fn standing(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFin
         && end.launched
         && end.exit_code == 0
     {
-        return SlurmFinding::Ended(end.end("COMPLETED")); // independent of later node failures
+        return SlurmFinding::Ended(end.end("COMPLETED")); // later node failures do not change it
     }
     match &marks.claim {
         Some(claim) => {

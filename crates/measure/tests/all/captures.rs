@@ -161,7 +161,7 @@ fn a_recommended_recovery_is_found() {
 fn nvlinks_are_read_in_the_spelling_of_each_driver() {
     let capture = Capture::of("h100-590");
     assert_eq!(codes(&capture.evidence(&file("tests/captures/nvlink-a100.txt"))), []);
-    // One of eight GPUs in the capture.
+    // The capture contains only GPU 6 of eight GPUs; the other captures contain GPU 0.
     let inactive = file("tests/captures/nvlink-a100-all-inactive.txt").replace("GPU 6:", "GPU 0:");
     for text in [inactive.clone(), inactive.replace("links are inactive", "links are inActive")] {
         let node = capture.evidence_with(&capture.links, &text);

@@ -153,7 +153,7 @@ impl<R: Read> Tokens<R> {
     pub(crate) fn more(&mut self) -> Result<bool, Stop> {
         loop {
             match self.next() {
-                // Separators between objects joined in one file or one array.
+                // Skip separators between objects that are joined in one file or one array.
                 Ok(JsonToken::Comma | JsonToken::BeginArray | JsonToken::EndArray) => {}
                 Ok(token) => {
                     self.ahead = Some(token);

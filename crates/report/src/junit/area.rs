@@ -14,7 +14,7 @@ pub enum CheckArea {
     Reference(Option<Region>),
     /// A region compared with the baseline; `None` for single sizes and for the setup.
     Baseline(Option<Region>),
-    /// Levels of many runs.
+    /// Plateau levels over a history of runs.
     History,
 }
 

@@ -59,7 +59,7 @@ async fn each_run_is_on_one_page_even_if_runs_begin_between_pages() {
         number += 1;
         world.clock.advance(Span::from_secs(60));
         let Some(next) = page.next else { break };
-        // Converted to text and back, as in a URL.
+        // The position is converted to text and back, as in a URL.
         wanted.after = Some(next.to_string().parse().unwrap());
     }
     let mut expected: Vec<_> = (0..250).map(run).collect();

@@ -124,7 +124,7 @@ pub struct Paired {
     pub baseline: Baseline,
     /// The levels of the metrics in all runs since, oldest first: one for each of the baseline's fleets.
     pub earlier: Vec<Vec<Option<f64>>>,
-    /// Values of the run that too few of the earlier runs have, for display.
+    /// Values of the run that fewer earlier runs have than learning requires, for display.
     pub missing: Vec<String>,
 }
 

@@ -1,9 +1,9 @@
 //! Beliefs from group tests: a probability for each set of bad members.
 //!
-//! The belief covers whole *sets* of bad members. The sets cannot be enumerated, because their number is exponential, so 256 sampled sets
-//! are kept, each with a frequency proportional to its probability: after an outcome the consistent ones are duplicated and the others
-//! dropped (systematic resampling, Kitagawa 1996), then each is perturbed by Markov chain Monte Carlo, which preserves the distribution and
-//! keeps the sets diverse (Chopin 2002; for noisy adaptive group tests: Cuturi, Teboul, Berthet, Doucet and Vert 2020). Around the most
+//! The belief covers whole *sets* of bad members. The sets cannot be enumerated, because their number is exponential. Therefore 256 sampled
+//! sets are kept, each with a frequency proportional to its probability. After an outcome the consistent sets are duplicated and the others
+//! dropped (systematic resampling, Kitagawa 1996). Then each set is perturbed by Markov chain Monte Carlo, which preserves the distribution
+//! and keeps the sets diverse (Chopin 2002; for noisy adaptive group tests: Cuturi, Teboul, Berthet, Doucet and Vert 2020). Around the most
 //! likely set, where the search ends, every set is weighted exactly.
 //!
 //! Randomness is seeded by the number of members: the same outcomes give the same belief.

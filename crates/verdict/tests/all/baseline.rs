@@ -318,7 +318,7 @@ fn real_runs_that_repeat_are_accepted() {
         others.remove(left_out);
         assert!(learn(&others).is_ok(), "without run {}", left_out + 1);
     }
-    // Different pairs of one kind of GPU.
+    // These runs used different pairs of one kind of GPU.
     let pairs: Vec<_> = ["0,1", "0,2", "0,3", "1,2", "1,3", "2,3"]
         .iter()
         .map(|pair| real(&format!("pair-healthy-{pair}.log")))
@@ -358,7 +358,7 @@ fn a_baseline_that_does_not_repeat_judges_no_run() {
         assert_eq!(judged(&real("healthy-2.log"), &fine).verdict, Verdict::Pass);
         assert_eq!(judged(&slow, &fine).verdict, Verdict::Fail);
     }
-    // An older file, without the field.
+    // An older file lacks the field.
     let mut written = serde_json::to_value(&good).unwrap();
     written.as_object_mut().unwrap().remove("repeats_within");
     let read: Baseline = serde_json::from_value(written.clone()).unwrap();

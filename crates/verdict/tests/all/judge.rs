@@ -207,7 +207,7 @@ fn gaps_in_a_table_are_found_without_a_request() {
         &|_, _| {},
         &|rows, _| rows.iter_mut().for_each(|row| row.in_place = None),
         &|rows, _| sized(rows, &[8 * M, 12 * M, 16 * M, 20 * M, 24 * M]),
-        // Rounded to whole elements of three ranks.
+        // Sizes are rounded to whole elements of three ranks.
         &|rows, _| {
             let sizes: Vec<u64> = (4..24).map(|power| (1 << power) / 12 * 12).collect();
             sized(rows, &[sizes, vec![16 * M]].concat());

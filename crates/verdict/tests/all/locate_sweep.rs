@@ -15,7 +15,7 @@ fn sweep(nodes: usize, busbw: impl Fn(usize, usize, usize) -> Option<f64>) -> (L
     sweep_with_prior(nodes, &[], busbw)
 }
 
-/// As [`sweep`], with evidence against these members.
+/// Like [`sweep`], with evidence against these members.
 fn sweep_with_prior(
     nodes: usize,
     suspected: &[usize],
@@ -181,7 +181,7 @@ fn evidence_on_the_bad_node_saves_a_third_of_the_pairs_and_on_a_good_node_costs_
         assert!(nodes != 61 || helped <= without / 2.0, "{text}");
         assert!(helped_right + 3 >= right && misled_right + 3 >= right, "{text}");
     }
-    // Without wrong outcomes.
+    // These sweeps have no wrong outcomes.
     for nodes in [24, 61, 232] {
         let pairs = |suspected: &[usize]| {
             let slow = |_, a, b| Some(if a == 7 || b == 7 { 40.0 } else { 90.0 });

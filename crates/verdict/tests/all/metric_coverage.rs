@@ -173,7 +173,7 @@ fn fewer_gpus_than_stated_pass_where_they_are_intended_or_unknown() {
         on_cluster(&unnamed, (&[node("n1", 4, 4), node("n2", 4, 4)], Every::Rank), floor()).verdict,
         Verdict::Inconclusive
     );
-    // Hosts with different numbers of GPUs.
+    // The hosts have different numbers of GPUs.
     let both = [node("n1", 8, 7), node("n2", 8, 8)];
     let mut mixed = seven_on(&["n1"]);
     let mut whole = healthy();

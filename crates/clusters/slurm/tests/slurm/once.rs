@@ -111,7 +111,7 @@ async fn a_job_that_starts_during_a_request_continues() {
     }
 }
 
-/// Each submission is dropped at another time, as when its agent is killed. The duration of a submission depends on the
+/// Each submission is dropped at a different time, as when its agent is killed. The duration of a submission depends on the
 /// machine, so the times are fractions of a measured one.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
