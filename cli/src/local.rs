@@ -1,4 +1,4 @@
-//! The embedded default: every service in one process, over the same events and handlers as in the cloud. Only the
+//! The embedded default: every service in one process, with the same events and handlers as in the cloud. Only the
 //! adapters differ: folders for buckets, SQLite for the warehouse, processes for builds and clusters.
 
 use std::{

@@ -34,7 +34,7 @@ pub struct RunChoice {
     pub limit: Option<usize>,
 }
 
-/// A verdict to select runs by.
+/// A verdict by which runs are selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VerdictChoice {
     /// Pass.

@@ -304,7 +304,7 @@ async fn watch(
         if let Some(state) = state {
             // Print the last rows of a job before its end.
             rows.lock().await.show(&state).await;
-            // An unreadable ledger must not stop the watch: the cluster would stay up.
+            // An unreadable ledger must not end this loop: the cluster would keep running.
             if let Ok(loaded) = data.ledger.load_to(run, state.seq).await {
                 progress.show(&state, loaded.records());
             }

@@ -1,4 +1,4 @@
-//! Runs with several checks on one cluster, over real processes.
+//! Runs with several checks on one cluster, with real processes.
 
 use std::{fs, path::Path};
 

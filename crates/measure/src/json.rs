@@ -198,7 +198,7 @@ impl<'a> Document<'a> {
                 Some(_) => at = self.word(at)?,
                 None => return self.fail(at, "the JSON document is truncated"),
             }
-            // Closing brackets, then a comma or the end.
+            // Closing brackets may follow, then a comma or the end.
             loop {
                 if depth == 0 {
                     return Some(at);

@@ -73,14 +73,14 @@ pub(crate) struct Out {
     is_unsorted: bool,
     /// Labels of the metric in progress: each name and value follows its length in one byte.
     labels: Vec<u8>,
-    /// Labels of the metric in progress that its reader made before, if it adds no others.
+    /// Labels that the reader of the metric in progress made earlier; they apply if it adds no others.
     made_labels: SharedLabels,
     /// Buffer for a name.
     text: String,
 }
 
 struct RecentLabels {
-    /// The labels as in [`Out::labels`].
+    /// The labels in the form of [`Out::labels`].
     text: Box<[u8]>,
     labels: SharedLabels,
 }

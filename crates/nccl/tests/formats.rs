@@ -1,4 +1,4 @@
-//! Every version of the format, printed by its rules, alone and changed by launchers and log collectors.
+//! Reads logs of every version of the format: printed by its rules, and as launchers and log collectors change them.
 
 mod printer;
 

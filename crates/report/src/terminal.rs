@@ -64,7 +64,7 @@ pub fn terminal(story: &Story<'_>, screen: impl Into<Screen>) -> String {
     if let Some(run) = story.run {
         places(&mut rest, &run);
     }
-    // Two gaps, the caption, the header and the footer of the table.
+    // 9 lines: two gaps, and the caption, the header and the footer of the table.
     let room = LINES.saturating_sub(text_report.lines() + rest.lines() + 9).max(FEWEST);
     let mut about_metrics = TextReport::new(screen);
     let others = story.logs.len() > 1 || story.logs.iter().any(|log| !log.reading.tables.is_empty());

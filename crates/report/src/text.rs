@@ -64,7 +64,7 @@ pub fn shortened_line(line: &str, width: usize) -> String {
     }
 }
 
-/// The end of one line, at most `width` characters: of a path, the end distinguishes it from its neighbours.
+/// The end of one line, at most `width` characters, because the end of a path distinguishes it from neighbouring paths.
 #[must_use]
 pub fn ending(text: &str, width: usize) -> String {
     let text = line(text);

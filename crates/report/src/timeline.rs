@@ -143,7 +143,7 @@ fn leases(lines: &mut Vec<StageLine>, state: &RunState, record: &Record) {
         let last = lines.iter().rposition(|line| line.teardown && line.attempt == attempt);
         let index = match last {
             Some(index) if returned || lines[index].ended.is_none() => index,
-            // No teardown yet, or a cluster reported as deleted exists again.
+            // No teardown has started, or a cluster reported as deleted exists again.
             _ if returned || !state.needs_lease(attempt) => {
                 lines.push(StageLine {
                     stage: Stage::Cluster,

@@ -239,7 +239,7 @@ impl NodesOfRun {
             return None;
         }
         match self.retested.get(node) {
-            // Handled as a return to service.
+            // This case counts as a return to service.
             Some(Returned::Applied) => None,
             Some(Returned::Proposed { command }) => {
                 Some(format!("passed its re-test; return it with: {command}"))

@@ -92,7 +92,7 @@ fn factor(table: &Table) -> Option<f64> {
 pub struct Bounds<'a> {
     /// Floors of the criteria, or of the line rate if the criteria have none for the measurement.
     pub floors: Vec<Floor>,
-    /// The published curve, possibly scaled to the number of ranks; its source states that.
+    /// The published curve, possibly scaled to the number of ranks; its source then states the scaling.
     pub reference: Option<Cow<'a, Reference>>,
     /// Highest bus bandwidth that the network permits, GB/s.
     pub limit: Option<f64>,

@@ -17,7 +17,7 @@ use crate::{
 pub const NOT_STARTED: &str = "NOT_STARTED";
 /// Maximum number of sizes with wrong data that a reason names.
 const NAMED: usize = 4;
-/// Maximum number of nodes that a reason names. `locate` and the list of the run's nodes have the others.
+/// Maximum number of nodes that a reason names. `locate` and the list of the run's nodes contain all nodes.
 const NAMED_NODES: usize = 16;
 /// Bandwidth and time are printed with few digits; a larger relative difference is a contradiction.
 const TOLERANCE: f64 = 0.05;

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_and_a_single_slow_round_are_no_decline() {
+    fn noise_and_a_single_slow_round_are_not_a_decline() {
         let mut false_results = 0;
         for seed in 0..1000 {
             let outlier = |_, round| if u64::from(round) == 1 + seed % 12 { 0.9 } else { 1.0 };
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn an_increase_is_no_decline_and_four_rounds_are_not_judged() {
+    fn an_increase_is_not_a_decline_and_four_rounds_are_not_judged() {
         let faster = |_, round| 1.0 + 0.005 * f64::from(round);
         assert_eq!(judge(&series(20, 3, faster)).verdict, Verdict::Pass);
         let few = judge(&series(4, 3, |_, round| 1.0 - 0.1 * f64::from(round)));

@@ -1,4 +1,4 @@
-//! Runs of the real command over local processes, each in its own folder.
+//! Runs of the real command with local processes, each in its own folder.
 pub mod receiver;
 pub mod serving;
 

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(lines[5], "[ 201.0] NVRM: Xid (PCI:0000:9b:00): 31, 201");
     }
 
-    /// Several processes filter the lines of a log full of faults within the time limit of a source.
+    /// Several processes filter the lines of a log with 1,000 faults within the time limit of a source.
     #[test]
     fn a_large_kernel_log_takes_a_small_part_of_the_time_limit() {
         let long = "for i in {1..1000}; do printf '[ %d.0] NVRM: Xid (PCI:0000:9b:00): 31, pid=%d %0350d\\n' $i $i 0; done";

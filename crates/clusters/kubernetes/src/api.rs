@@ -180,7 +180,7 @@ impl NamespacedCluster {
         };
         match limited(self.jobsets().delete(name, &parameters)).await? {
             Ok(_) => Ok(()),
-            // Deleted already, or the name belongs to another JobSet.
+            // The JobSet is deleted already, or the name belongs to another JobSet.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
             Err(error) => Err(trouble(&error, "JobSet")),
         }

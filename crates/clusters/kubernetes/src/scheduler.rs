@@ -37,7 +37,7 @@ const DELETION: Duration = Duration::from_secs(20);
 /// Minimum interval between polls of a running job.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Reasons for not starting in time that end a job which yields to others.
+/// Codes of a job that did not start in time; with one of them a job that yields to others ends.
 const NO_FREE_NODES: [&str; 4] = ["UNSCHEDULABLE", "ADMISSION_TIMEOUT", "QUOTA", "TOPOLOGY"];
 
 /// Scheduler of Kubernetes clusters.
@@ -195,7 +195,7 @@ impl KubernetesJobs {
                 read => drop(read?),
             }
         }
-        // Streams of deleted pods whose output only another agent read.
+        // Finishes the streams of deleted pods whose output only another agent read.
         for stream in notes.streams().await? {
             let mut parts = stream.splitn(3, '.').skip(1).map(str::to_owned);
             let (Some(container), Some(pod)) = (parts.next(), parts.next()) else { continue };

@@ -1,4 +1,4 @@
-//! The kind `logs` with folders as programs leave them.
+//! Tests the kind `logs` on folders in the form in which programs write them.
 
 use std::{fs, path::Path, sync::Arc};
 

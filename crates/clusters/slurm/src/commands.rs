@@ -1,4 +1,4 @@
-//! Slurm's commands: arguments only, no shell, a clean environment, a timeout each.
+//! Runs Slurm's commands without a shell, in a clean environment, each with a timeout.
 
 use std::{ffi::OsString, time::Duration};
 

@@ -253,7 +253,7 @@ impl Scheduler for SlurmJobs {
             }
         };
         if read(&folder, SlurmFolder::marks).await?.cancelled {
-            // Cancelled since the submission began; its end may be recorded already.
+            // The job was cancelled after the submission began; its end may be recorded already.
             self.commands.cancel(&job.name).await?;
             retest::end(&self.commands, &slurm, &folder, &job.name).await?;
         }

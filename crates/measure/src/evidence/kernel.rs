@@ -65,7 +65,7 @@ impl<'a> KernelLog<'a> {
         self.lines.iter().find_map(|line| line.text.strip_prefix(name))
     }
 
-    /// For each line whether the earlier log does not have it.
+    /// Whether each line is absent from the earlier log.
     fn is_new(&self, earlier: &Self) -> Vec<bool> {
         let mut old: BTreeMap<&str, usize> = BTreeMap::new();
         for line in earlier.lines {

@@ -111,7 +111,7 @@ fn fill(name: &mut String, mut pattern: &str, parts: &[&str]) {
 pub(crate) fn hash(hash: u64, text: &[u8]) -> u64 {
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let hash = mix(hash, text.len() as u64);
-    // The last bytes are read together, also if some of them were read before.
+    // The last bytes are read together, even if some of them were read before.
     if let Some(last) = text.last_chunk::<8>() {
         let (words, _) = text.as_chunks::<8>();
         let hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));

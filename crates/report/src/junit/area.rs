@@ -1,4 +1,4 @@
-//! Checks that reasons belong to: the test cases of a CI report.
+//! The checks to which reasons belong: the test cases of a CI report.
 
 use model::Reason;
 use verdict::baseline::Region;

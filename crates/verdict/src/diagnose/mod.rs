@@ -199,7 +199,7 @@ fn missing_nodes(evidence: &RunEvidence<'_>) -> Vec<String> {
     names.difference(&there).map(|name| (*name).to_owned()).collect()
 }
 
-/// The name without its domain; addresses stay.
+/// The name without its domain; addresses are unchanged.
 fn short(host: &str) -> &str {
     match host.parse::<IpAddr>() {
         Ok(_) => host,

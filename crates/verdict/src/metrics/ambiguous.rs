@@ -52,7 +52,7 @@ pub(super) fn judge(
 /// The first contradiction of each key, in the order of their lines.
 pub(super) fn contradicting<'a>(metrics: impl Iterator<Item = &'a Metric>) -> Vec<String> {
     let mut values: Vec<_> = metrics.map(|metric| (BorrowedKey::of(metric), metric)).collect();
-    // Stable, and linear for a fleet, whose subjects are almost in order.
+    // The sort is stable, and linear for a fleet, whose subjects are almost in order.
     values.sort_by_key(|(key, _)| *key);
     let of_key = values.chunk_by(|a, b| a.0 == b.0).filter_map(|values| {
         let (key, first) = values.first()?;

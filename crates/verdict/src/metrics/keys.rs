@@ -80,7 +80,7 @@ pub(super) fn values(reading: &Reading) -> SubjectValues<'_> {
     let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
     let mut values: Vec<(BorrowedKey<'_>, (f64, &Metric))> =
         judged.filter_map(|metric| Some((BorrowedKey::of(metric), (metric.value?, metric)))).collect();
-    // Stable, and linear for a fleet, whose subjects are almost in order. The map keeps the last value of each key.
+    // The sort is stable, and linear for a fleet, whose subjects are almost in order. The map keeps the last value of each key.
     values.sort_by(|(key, (value, _)), (other_key, (other, _))| {
         let worst_last = || match key.better {
             Better::Higher => other.total_cmp(value),

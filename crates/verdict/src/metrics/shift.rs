@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_all_subjects_share_between_runs_are_no_shift() {
+    fn changes_that_all_subjects_share_between_runs_are_not_a_shift() {
         let mut random = SplitMix64(3);
         // Each run is 0.1 % off as a whole, as the five runs of the baseline were.
         let common = Some(CommonSpread { deviation: 0.001, runs: 5 });

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_and_single_levels_are_no_tiers() {
+    fn changes_and_single_levels_are_not_tiers() {
         let flat = |value: f64| (0..30).map(|subject| value + f64::from(subject % 5)).collect::<Vec<_>>();
         assert_eq!(tiers(&[flat(7_228.0), flat(7_230.0)], 1.0), None);
         // All subjects change together.

@@ -71,7 +71,7 @@ fn any_text_of_1_mb_takes_bounded_memory_and_time() {
             YamlDocument::parse("w.yaml", &text).and_then(|document| document.read_as::<WorkflowFile>());
         let took = started.elapsed();
         let problems = read.err().map_or_else(String::new, |problems| problems.to_string());
-        // Without the pages of the test program itself, whose number depends on the page cache.
+        // The pages of the test program itself are not counted, because their number depends on the page cache.
         let peak = memory_kib("VmHWM:").saturating_sub(before);
         println!("HOSTILE {} {} {peak}", took.as_millis(), problems.len());
         return;

@@ -1,4 +1,4 @@
-//! The test bed of `.ci/slurm.sh`, from its controller's host.
+//! The test bed of `.ci/slurm.sh`, used from the controller's host.
 
 use std::{
     path::{Path, PathBuf},
