@@ -110,7 +110,7 @@ fn partners(
 
 /// The checks of `source` on the nodes and their partners.
 ///
-/// Without the soak, which may last up to 168 hours, and without the search for bad nodes, because the verdict decides about the named
+/// They omit the soak, which may last up to 168 hours, and the search for bad nodes, because the verdict decides about the named
 /// nodes.
 fn retest_workflow(
     source: Workflow,

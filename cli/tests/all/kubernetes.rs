@@ -1,4 +1,4 @@
-//! A whole run on Kubernetes: `workflows/kubernetes-cpu.yaml` and the quickstart's benchmark, over the stand-in for the
+//! A whole run on Kubernetes: `workflows/kubernetes-cpu.yaml` and the quickstart's benchmark, on the stand-in for the
 //! API server. Its pods are local processes.
 
 use std::{path::Path, process::Command};

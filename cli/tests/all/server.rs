@@ -62,7 +62,7 @@ fn commands_on_a_server_behave_like_local_ones() {
 
     let (_, logs, _) = on_server(&["logs", &run]);
     let log = logs.split_whitespace().next().unwrap();
-    // The server and this machine share a data folder here, so both give the same output.
+    // The server and this machine share a data folder here, so both print the same output.
     for arguments in [
         &["runs", "--output", "json"][..],
         &["runs"],

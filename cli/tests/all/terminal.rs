@@ -165,7 +165,7 @@ fn followed_logs_show_a_running_job_until_the_run_is_closed() {
     assert!(text.contains("==> 1/node-0.log <==\n"), "{text}");
     assert_eq!(text.matches("Avg bus bandwidth").count(), 1, "every line once: {text}");
     assert!(run.wait().unwrap().success());
-    // A closed run gives the same output, and the command ends.
+    // The output for a closed run is the same, and the command ends.
     let again = lab.burnin(&["logs", "latest", "--follow"]);
     assert!(String::from_utf8(again.stdout).unwrap().contains("Avg bus bandwidth"));
     let unknown = lab.burnin(&["logs", "latest", "--check", "memory"]);

@@ -248,7 +248,7 @@ fn a_killed_server_resumes_its_runs() {
 #[test]
 fn a_request_survives_the_process_that_accepted_it() {
     let lab = Lab::new("", "");
-    // Killed between the request and its first record: only the request exists.
+    // The server was killed between the request and its first record: only the request exists.
     let up = Up::of(&lab);
     let run = up.begin("lab", "k");
     up.end("-KILL");

@@ -61,7 +61,7 @@ pub struct Checked {
 /// different type, mode, owner, time or link target is an error.
 ///
 /// # Errors
-/// Returns the first problem if the bundle is invalid.
+/// Returns an error with the first problem if the bundle is invalid.
 pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked, InvalidBundle> {
     let mut archive = ArchiveReader { bytes: bundle };
     let body = archive.small(CONTENTS, MOST_CONTENTS)?;

@@ -144,7 +144,7 @@ pub struct NodesOfHosts(BTreeMap<String, Arc<str>>);
 
 impl NodesOfHosts {
     /// The hosts with exactly one node, from the nodes that the logs name for each host. Several nodes of one machine have the same
-    /// host, whose name stays.
+    /// host, whose name is kept.
     pub fn of_logs<'a>(logs: impl IntoIterator<Item = &'a BTreeMap<String, BTreeSet<String>>>) -> Self {
         let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (host, nodes) in logs.into_iter().flatten() {
@@ -170,7 +170,7 @@ impl NodesOfHosts {
         self
     }
 
-    /// The node of a host; a program may print the name without the domain. `None` if the name stays, for example because hosts of this
+    /// The node of a host; a program may print the name without the domain. `None` if the name is kept, for example because hosts of this
     /// name in several domains have different nodes.
     #[must_use]
     pub fn of(&self, host: &str) -> Option<&Arc<str>> {

@@ -87,7 +87,7 @@ impl YamlDocument {
     /// overlooked.
     ///
     /// # Errors
-    /// Returns the first syntax error, with its position, if the text is invalid.
+    /// Returns an error with the first syntax error and its position if the text is invalid.
     pub fn parse(file: &str, text: &str) -> Result<Self, FileProblems> {
         let mut document = Self {
             file: file.to_owned(),

@@ -50,7 +50,7 @@ pub trait ClusterKind: Send + Sync {
     /// cluster lacks a requirement, the first job fails.
     ///
     /// # Errors
-    /// Returns a message if the settings do not decide the number of nodes.
+    /// Returns an error with a message if the settings do not decide the number of nodes.
     fn unchecked(&self, name: &str, system: &System) -> Result<Cluster, String> {
         let layout = (self.form().layout)(system.settings());
         let layout = layout.ok_or("the settings do not decide the number of nodes")?;

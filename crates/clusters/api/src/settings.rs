@@ -45,7 +45,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// The settings of a re-test: jobs run exactly on `nodes`, which may be drained, and on `partners`.
     ///
     /// # Errors
-    /// Returns a message if jobs of this kind, or with these settings, cannot be sent to named nodes.
+    /// Returns an error with a message if jobs of this kind, or with these settings, cannot be sent to named nodes.
     fn for_retest(&self, _nodes: &[String], _partners: &[String]) -> Result<Self, String> {
         Err(format!("jobs on clusters of kind {} cannot be sent to named nodes", Self::KIND))
     }

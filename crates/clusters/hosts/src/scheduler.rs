@@ -122,10 +122,10 @@ impl Scheduler for HostsJobs {
         let config = folder::ssh_config(&hosts).map_err(PortError::transient)?;
         let files = script::files(job, &hosts, &path, &config.display().to_string(), image.as_deref());
         folder.write(&files).map_err(PortError::transient)?;
-        // A separate session, so that signals to the agent's terminal do not reach it, and it outlives the agent.
+        // The script has a separate session, so that signals to the agent's terminal do not reach it, and it outlives the agent.
         let mut start = tokio::process::Command::new("setsid");
         start.args(["--fork", "bash", "./job.sh"]).current_dir(folder.path());
-        // Set before the script starts, because /proc shows only the variables with which a process started.
+        // The variable is set before the script starts, because /proc shows only the variables with which a process started.
         start.env("BURNIN_JOB", script::mark(&job.name, &path));
         start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let status =

@@ -20,7 +20,7 @@ impl LocalClusters {
         Self { clusters, clock, gpus }
     }
 
-    /// A host with GPUs is one node with that many slots; otherwise each node is a process with one slot.
+    /// A host with GPUs is one node with one slot for each GPU; otherwise each node is a process with one slot.
     fn nodes(&self, count: u32) -> Vec<Node> {
         if self.gpus > 0 {
             return vec![Node::new("node-0", self.gpus)];

@@ -38,7 +38,7 @@ pub fn layout(system: &System) -> Option<ClusterLayout> {
 /// A cluster for a re-test of `nodes`, with `partners`.
 ///
 /// # Errors
-/// Returns a message if jobs of this kind, or with these settings, cannot be sent to these nodes.
+/// Returns an error with a message if jobs of this kind, or with these settings, cannot be sent to these nodes.
 pub fn for_retest(system: &System, nodes: &[String], partners: &[String]) -> Result<System, String> {
     let kind = kind(system.kind()).ok_or_else(|| format!("{}: unknown kind of cluster", system.kind()))?;
     let form = kind.form();

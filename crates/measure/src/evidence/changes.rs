@@ -6,7 +6,7 @@ use model::metric::{Finding, Severity, Subject};
 
 /// Maximum length of a finding's text, characters.
 const TEXT: usize = 400;
-/// Maximum number of findings of a node. A fault may repeat in the kernel log without end.
+/// Maximum number of findings of a node. A fault may repeat in the kernel log any number of times.
 const MAX_FINDINGS: usize = 1000;
 
 /// The findings of one node.

@@ -44,7 +44,7 @@ fn numbered<'a>(text: &'a str, word: &str) -> Option<(u32, &'a str)> {
 ///
 /// # Errors
 ///
-/// Returns the first text if no line names a GPU.
+/// Returns an error with the first text if no line names a GPU.
 pub(super) fn by_gpu(
     lines: &[EvidenceLine],
     mut each: impl FnMut(u32, Option<&EvidenceLine>),
@@ -65,7 +65,7 @@ pub(super) fn by_gpu(
 impl LinkStates {
     /// # Errors
     ///
-    /// Returns the first text if no line names a GPU.
+    /// Returns an error with the first text if no line names a GPU.
     pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut states = Self { line: lines.last().map_or(0, |line| line.number), ..Self::default() };
         by_gpu(lines, |gpu, line| {
@@ -90,7 +90,7 @@ impl LinkStates {
 impl LinkErrors {
     /// # Errors
     ///
-    /// Returns the first text if no line names a GPU.
+    /// Returns an error with the first text if no line names a GPU.
     pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut errors = Self::default();
         by_gpu(lines, |gpu, line| {

@@ -145,7 +145,7 @@ impl Gpus {
     ///
     /// # Errors
     ///
-    /// Returns the first other text if no GPU is listed.
+    /// Returns an error with the first other text if no GPU is listed.
     pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut names: Vec<&str> = Vec::new();
         let mut gpus = Self::default();

@@ -92,7 +92,7 @@ impl HandoverDevices {
         }
     }
 
-    /// The device at this bus id of the node. A program may count the GPUs in another order than the driver.
+    /// The device at this bus id of the node. A program may count the GPUs in a different order than the driver.
     fn at_bus(&self, node: &str, bus: &str) -> Option<Place> {
         let of_node = self.0.range((node.to_owned(), None)..).take_while(|((of, _), _)| of == node);
         let mut found = of_node.filter(|(_, device)| device.bus.iter().any(|it| is_same_bus(it, Some(bus))));

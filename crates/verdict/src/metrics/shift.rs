@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// Sum of twelve uniform numbers: normal enough for three standard deviations.
+    /// Sum of twelve uniform numbers: approximately normal within three standard deviations.
     fn normal(random: &mut SplitMix64) -> f64 {
         (0..12).map(|_| random.part()).sum::<f64>() - 6.0
     }
