@@ -26,7 +26,8 @@ pub struct Cli {
     pub data: PathBuf,
 
     /// Execute the command on a server instead of this machine: the deployed gateway, or a `burnin up`. Supported by run, runs, show,
-    /// explain, replay, cancel, logs, and baseline pin, unpin and pins. The token comes from BURNIN_TOKEN, or from your own `burnin up`.
+    /// explain, replay, cancel, logs, and baseline pin, unpin and pins; commands that use no runs, such as check, ignore the environment variable. The token comes
+    /// from BURNIN_TOKEN, or from your own `burnin up`.
     #[arg(long, global = true, env = "BURNIN_SERVER", value_name = "URL", value_parser = crate::server::address)]
     pub server: Option<reqwest::Url>,
 
@@ -435,6 +436,28 @@ impl CliCommand {
             | Self::Run { resume: Some(Some(run)), .. }
             | Self::Baseline { decide: Some(Decide::Pin { run, .. }), .. } => Some(run),
             _ => None,
+        }
+    }
+
+    /// Whether the command uses only files, processes or channels of this machine, so that a server cannot execute it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Audit { sources, .. } => sources.iter().all(|source| source.exists()),
+            Self::Baseline { decide, .. } => decide.is_none(),
+            Self::Init { .. }
+            | Self::Schema { .. }
+            | Self::Up { .. }
+            | Self::Check { .. }
+            | Self::Plan { .. }
+            | Self::Verify { .. }
+            | Self::Parse { .. }
+            | Self::Judge { .. }
+            | Self::Compare { .. }
+            | Self::Locate { .. }
+            | Self::Notify(_)
+            | Self::Completions { .. }
+            | Self::Man { .. } => true,
+            _ => false,
         }
     }
 

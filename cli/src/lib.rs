@@ -16,7 +16,7 @@ mod server;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, parser::ValueSource};
 
 use crate::{
     args::{Cli, CliCommand},
@@ -51,8 +51,14 @@ All commands: burnin --help
 pub fn main() -> ExitCode {
     // A shell that requests completions sets the variable; the program then ends here.
     clap_complete::CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let is_from_environment = matches.value_source("server") == Some(ValueSource::EnvVariable);
+        Cli::from_arg_matches(&matches)
+            .map(|cli| (cli, is_from_environment))
+            .map_err(|error| error.format(&mut Cli::command()))
+    });
+    let (mut cli, is_from_environment) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             if error.use_stderr() {
                 output::note(error.render().to_string().trim_end()); // removes control characters, because the message quotes the arguments
@@ -66,6 +72,9 @@ pub fn main() -> ExitCode {
         output::print(BEGIN);
         return output::finish(Exit::Pass, false).into();
     };
+    if is_from_environment && command.is_local() {
+        cli.server = None;
+    }
     let drives = command.drives_runs();
     harden(command);
     // A panic, such as a runtime that cannot start a thread, must also end with a documented exit code.

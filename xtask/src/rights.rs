@@ -172,7 +172,9 @@ fn broken(rights: &Rights) -> Vec<String> {
     let roles = rights.services.values().flat_map(|of| &of.project);
     let roles = roles.chain(rights.builds.values().flat_map(|of| &of.project));
     let basic = |role: &&String| ["roles/owner", "roles/editor", "roles/viewer"].contains(&role.as_str());
-    broken.extend(roles.filter(basic).map(|role| format!("{role} is a basic role; grant a predefined role instead")));
+    broken.extend(
+        roles.filter(basic).map(|role| format!("{role} is a basic role; grant a predefined role instead")),
+    );
     let published: BTreeSet<&str> =
         rights.services.values().flat_map(|of| &of.says).map(String::as_str).collect();
     let taken = rights.services.values().filter_map(|of| of.takes.as_deref());

@@ -116,6 +116,29 @@ fn commands_on_a_server_behave_like_local_ones() {
 }
 
 #[test]
+fn local_commands_ignore_a_server_of_the_environment() {
+    let lab = Lab::new("", "");
+    let server = "http://127.0.0.1:9";
+    let with_variable =
+        |arguments: &[&str]| ended(&lab.command(arguments).env("BURNIN_SERVER", server).output().unwrap());
+    for local in [&["check", "w.yaml"][..], &["plan", "w.yaml"], &["schema"], &["completions", "bash"]] {
+        let (status, _, stderr) = with_variable(local);
+        assert_eq!(status, 0, "{local:?}: {stderr}");
+    }
+    // A run can be of the server or of the data folder.
+    for (unclear, expected, message) in [
+        (&["runs"][..], 3, "Connection refused"),
+        (&["audit", "lab-00000000"], 64, "works on files or on a data folder"),
+        (&["sweep"], 64, "works on files or on a data folder"),
+    ] {
+        let (status, _, stderr) = with_variable(unclear);
+        assert!(status == expected && stderr.contains(message), "{unclear:?}: {status} {stderr}");
+    }
+    let (status, _, stderr) = ended(&lab.burnin(&["--server", server, "check", "w.yaml"]));
+    assert!(status == 64 && stderr.contains("works on files"), "{status} {stderr}");
+}
+
+#[test]
 fn a_run_that_fails_on_a_server_has_the_stages_and_the_exit_code_of_a_local_one() {
     // Wrong data, and a benchmark that does not start.
     for prelude in ["export BURNIN_FAULT=corrupt:1", "exit 7"] {

@@ -97,7 +97,8 @@ impl Gateway {
         loop {
             if let Some(body) = self.store.read(&name).await.map_err(|error| later(&error))? {
                 let mark: OfferMark = serde_json::from_slice(&body).map_err(|error| later(&error))?;
-                let other = "this source and id were used before for another cluster; use a new id".to_owned();
+                let other =
+                    "this source and id were used before for another cluster; use a new id".to_owned();
                 return if mark.offered == offered { Ok(mark.workflows) } else { Err(Why::Permanent(other)) };
             }
             let read = self.catalogue.read().await.map_err(|error| later(&error))?;

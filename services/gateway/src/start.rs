@@ -69,7 +69,9 @@ pub enum StartError {
     #[error("the workflow cannot run with these settings: {0}")]
     Invalid(FileProblems),
     /// The key was used before for another request.
-    #[error("this key was used before for another request, which started {run}; a new request needs a new key")]
+    #[error(
+        "this key was used before for another request, which started {run}; a new request needs a new key"
+    )]
     Reused {
         /// Run of the first request.
         run: RunId,

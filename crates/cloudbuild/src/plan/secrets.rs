@@ -48,7 +48,9 @@ pub(super) fn declared(
 pub(super) fn find(variable: &str, declared: &DeclaredSecrets, inputs: &Inputs) -> Result<Secret, String> {
     let version = match declared.get(variable) {
         None => {
-            return Err(format!("the secret variable {variable} is not declared under `availableSecrets`; declare it there"));
+            return Err(format!(
+                "the secret variable {variable} is not declared under `availableSecrets`; declare it there"
+            ));
         }
         Some(SecretSource::Inline) => {
             return Err(format!(

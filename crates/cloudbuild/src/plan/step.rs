@@ -102,7 +102,8 @@ impl StepContext<'_> {
                 ));
             }
             if script.contains('\0') {
-                problems.push(BuildProblem::new(format!("{at}.script"), "contains a NUL character; remove it"));
+                problems
+                    .push(BuildProblem::new(format!("{at}.script"), "contains a NUL character; remove it"));
             }
             return Action::Script(script.clone());
         }

@@ -185,7 +185,9 @@ fn check_value(path: &str, value: &str, problems: &mut Vec<BuildProblem>) {
         ));
     }
     if value.contains('\0') {
-        problems
-            .push(BuildProblem::new(path, "contains a NUL character, which cannot be passed to a program; remove it"));
+        problems.push(BuildProblem::new(
+            path,
+            "contains a NUL character, which cannot be passed to a program; remove it",
+        ));
     }
 }
