@@ -3,8 +3,11 @@
 . .ci/features.sh
 built=(--workspace --locked --features "burnin/kubernetes,$(service_features)")
 programs=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
-# The gate `style` has built all programs: cargo would only wait for the cargo of another gate.
-[[ -n ${BURNIN_BUILT:-} ]] || cargo build --quiet "${built[@]}" --bins --tests
+# Clippy's driver is a compiler that also checks the code. `cargo clippy` would compile every crate a second time.
+RUSTC_WORKSPACE_WRAPPER=$(dirname "$(rustup which cargo-clippy)")/clippy-driver
+export RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"
+# After the gate `build` all programs are built, and cargo would only wait until another gate's cargo ends.
+[[ -n ${BURNIN_BUILT:-} ]] || cargo build --quiet "${built[@]}" --bins --tests --benches
 
 # Prints the program of the integration tests $2 of the package in folder $1.
 test_program() {

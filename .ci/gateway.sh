@@ -2,7 +2,7 @@
 # Tests the gateway against its OpenAPI description: Schemathesis sends requests that the description allows, and many that it
 # forbids.
 set -euo pipefail
-skip() { echo "skipped: the API compared with its description, because $*"; exit 77; }
+skip() { echo "skipped: the comparison of the API with its description, because $*"; exit 77; }
 requirements=tests/gateway/requirements.txt
 venv=.tools/schemathesis
 type -P python3 >/dev/null || skip "python3 is missing"

@@ -19,8 +19,6 @@ print(" ".join([room, *sorted(set(direct) - {room})]))
 read -ra packages <<<"$packages"
 echo "=== ${packages[*]}"
 cargo fmt --all
-# The whole workspace, as in the gate: another selection would change the features of third-party crates.
-bash .ci/lint.sh
 filter=
 for package in "${packages[@]}"; do filter+="${filter:+ | }package($package)"; done
 . .ci/built.sh

@@ -5,10 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt style rooms deny lint docs schemas unit sim rehearsal dashboard images delivery doctest
+gates=(setup fmt build style rooms deny docs schemas unit sim rehearsal dashboard images delivery
   infra slurm ansible chart package hosts kill bigquery gateway kubernetes quickstart)
 (($# == 0)) || gates=("$@")
-# These gates mostly wait for daemons. After `style` has built all programs, each line runs in the background, one gate after the other.
+# These gates mostly wait for daemons. After `build`, each line runs in the background, one gate after the other.
 # Their packages are installed by `setup`, because two gates cannot install packages at the same time. quickstart runs alone: it has a time
 # limit.
 lanes=(
@@ -96,7 +96,7 @@ for gate in "${gates[@]}"; do
   if [[ $gate == setup ]] && python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null) && [[ ${python%/*} != /usr/bin ]]; then
     export PATH=${python%/*}:$PATH
   fi
-  if [[ $gate == style ]]; then
+  if [[ $gate == build ]]; then
     export BURNIN_BUILT=1
     for lane in "${lanes[@]}"; do
       run_lane $lane &

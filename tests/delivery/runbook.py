@@ -17,7 +17,7 @@ ASSIGNMENT = re.compile(r"^\w+=")
 
 
 class Command:
-    """A command line of the page: of the console block that starts at line `block`, or a span of code in a sentence (None)."""
+    """A command of the page. `block`: the line at which its console block starts; None for code in a sentence."""
 
     def __init__(self, section, line, text, block):
         self.section, self.line, self.text, self.block = section, line, text, block

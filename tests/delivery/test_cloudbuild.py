@@ -91,10 +91,10 @@ class CloudBuild(unittest.TestCase):
                 shutil.rmtree(self.workspace)
                 self.workspace.mkdir()
                 self.scripts()
-                (self.workspace / ".ci/lint.sh").write_text(f"exit {status}\n")
+                (self.workspace / ".ci/build.sh").write_text(f"exit {status}\n")
                 results = self.run_build()
                 self.assertEqual([(name, code) for name, code, _ in results], [("gates", 1)])
-                self.assertIn(f"lint: {expected}", results[0][2])
+                self.assertIn(f"build: {expected}", results[0][2])
                 self.assertEqual(self.calls(), [])
 
     def test_without_a_registry_nothing_is_pushed(self):

@@ -21,7 +21,7 @@ on getent passwd burnin >/dev/null || fail "the user burnin is missing"
 on systemd-analyze verify --man=no burnin-up.service burnin-agent.service 2>&1 | grep -i 'burnin' >"$folder/refused" && { cat "$folder/refused"; fail "systemd refuses a unit"; }
 on test -s /usr/share/man/man1/burnin.1.gz || fail "the manual page is missing"
 on bash -c 'source /usr/share/bash-completion/completions/burnin && complete -p burnin' >/dev/null || fail "the completion is missing"
-on burnin check /usr/share/burnin/workflows/quickstart.yaml >/dev/null || fail "the shipped workflow is refused"
+on burnin check /usr/share/burnin/workflows/quickstart.yaml >/dev/null || fail "burnin check rejects the shipped workflow"
 
 # Starts the program with the unit's user, folders, variables and command line.
 start() {

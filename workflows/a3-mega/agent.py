@@ -1,4 +1,4 @@
-"""Installs Burnin's agent on the login machine, which has sbatch and the shared folder. The agent pulls this cluster's commands, so
+"""Installs Burnin's agent on the login node, which has sbatch and the shared folder. The agent pulls this cluster's commands, so
 it needs no inbound connection. Without _AGENT no agent is installed.
 
 The subscription is in the cluster's project, where the steps have the required rights: in Burnin's project they could change the

@@ -14,12 +14,12 @@ LONGEST_PAUSE = 20
 
 
 def login(wanted):
-    """Name of the login machine."""
+    """Name of the login node."""
     listed = call(["gcloud", "compute", "instances", "list", f"--project={wanted['project']}", "--format=json",
                    f"--filter=name~^{wanted['short']}-login AND labels.burnin-cluster={wanted['cluster']}"], shown=False)
     machines = json.loads(listed)
     if len(machines) != 1:
-        raise ValueError(f"expected one login machine, found {[machine['name'] for machine in machines]}")
+        raise ValueError(f"expected one login node, found {[machine['name'] for machine in machines]}")
     return machines[0]["name"]
 
 
@@ -34,7 +34,7 @@ def missing(wanted, output):
     # `plnd` is an idle node that backfill considered for a pending job (backfill.c, _handle_planned).
     idle = [node for node, state in nodes.items() if state in ("idle", "plnd")]
     if "login ready" not in output:
-        return "Slurm is not set up on the login machine"
+        return "Slurm is not set up on the login node"
     if not re.search(r"^partition up$", output, re.MULTILINE):
         return f"partition {wanted['partition']} is not up"
     if len(idle) != wanted["nodes"] or len(nodes) != wanted["nodes"]:

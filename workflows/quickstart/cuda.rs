@@ -263,7 +263,7 @@ impl CudaGpu<'_> {
         Ok(rate * matrix::operations(ROWS) / 1e12)
     }
 
-    /// Executions per second. The first executions are not measured.
+    /// Executions per second, after warm-up executions.
     fn rate(
         &self,
         measured: Duration,

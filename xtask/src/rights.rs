@@ -127,7 +127,7 @@ fn broken(rights: &Rights) -> Vec<String> {
                 }
                 (_, "create") if is_outside && !is_narrow(below, stages) => {
                     broken.push(format!(
-                        "{holder}: builds and agents may create objects only below {} and in the stages {}: others decide verdicts",
+                        "{holder}: builds and agents may create objects only below {} and in the stages {}: other objects decide verdicts",
                         OUTSIDE.join(", "),
                         OUTSIDE_STAGES.join(", ")
                     ));
@@ -260,13 +260,13 @@ mod tests {
                 }),
             ),
             (
-                "others decide verdicts",
+                "other objects decide verdicts",
                 Box::new(move |rights| {
                     rights.agent.objects.push(grant("artefacts", "create", Some("baselines/")))
                 }),
             ),
             (
-                "others decide verdicts",
+                "other objects decide verdicts",
                 Box::new(move |rights| {
                     let build = rights.builds.get_mut("image-build").unwrap();
                     build.objects.push(grant("artefacts", "create", None));

@@ -41,7 +41,7 @@ const BANNED: &[(&str, &str)] = &[
 const PROSE: &[&str] = &["j2", "md", "py", "rs", "sh", "tf", "toml", "tpl", "yaml", "yml"];
 /// Files that quote the banned phrases.
 const QUOTING: &[&str] = &["docs/STYLE.md", "xtask/src/style.rs"];
-/// The text that is signed in the example of GitHub's documentation of webhooks.
+/// Webhook payload of the signature example in GitHub's documentation.
 const QUOTED: &str = "It's a Secret to Everybody";
 /// Records of past decisions keep their words; so does data.
 const UNTOUCHED: &[&str] = &["docs/rfd/", "tests/data/"];

@@ -1,5 +1,3 @@
-//! Progress of a soak.
-
 use model::{Span, Timestamp};
 use serde::Serialize;
 

@@ -36,7 +36,7 @@ pub(crate) const FORMAT: Format = Format {
         ("ROW_REMAP_FAILED", "Remapping a memory row failed"),
         ("GPU_THROTTLED", "The GPU reduces its clocks because of heat or power"),
         ("GPU_RECOVERY_ACTION", "The driver requests a reset, drain or reboot"),
-        ("ECC_DISABLED", "Error correction is switched off"),
+        ("ECC_DISABLED", "ECC is disabled"),
         ("FABRIC_NOT_READY", "The GPU is not registered with the NVLink fabric"),
         ("SMI_ERROR", "The program failed, or printed an error instead of a value"),
     ],

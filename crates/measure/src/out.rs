@@ -387,7 +387,7 @@ pub(crate) fn short(text: &str) -> &str {
     &text[..end]
 }
 
-/// The beginning of a longer text, at most [`TEXT`] characters.
+/// Prefix of a text, at most [`TEXT`] characters.
 fn beginning(text: &str) -> &str {
     // A character has at least one byte.
     let end = if text.len() <= TEXT { None } else { text.char_indices().nth(TEXT) };

@@ -323,7 +323,7 @@ impl JsonSchema for Attempt {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "Attempt of a stage, starting at 1; for the second and later checks with the check: `c2a1`.",
+            "description": "Attempt number of a stage, starting at 1; for the second and later checks with the check's number: `c2a1`.",
             "anyOf": [
                 {"type": "integer", "format": "uint32", "minimum": 0},
                 {"type": "string", "pattern": "^c[1-9][0-9]*a[1-9][0-9]*$"},

@@ -47,8 +47,8 @@ pub struct Metric {
 #[derive(Clone, Default)]
 pub struct Labels(Option<Arc<LabelSet>>);
 
-/// A map takes 600 bytes and several allocations, which is most of the time of reading a log whose metrics all have different labels.
-/// It is therefore made from the packed texts when the labels are first used.
+/// A map of 600 bytes, in several allocations, would take most of the time of reading a log whose metrics all have different labels. It is
+/// therefore made from the packed texts when the labels are first used.
 struct LabelSet {
     packed: Box<[u8]>,
     map: OnceLock<BTreeMap<String, String>>,

@@ -43,7 +43,7 @@ pub enum RecordEntry {
     AttemptOpened {
         /// Stage of the failed attempt.
         stage: Stage,
-        /// Number of the opened attempt.
+        /// Attempt number of the new attempt, at least 2.
         attempt: Attempt,
         /// Failure of the previous attempt.
         because: Failure,

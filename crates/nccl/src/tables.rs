@@ -119,7 +119,7 @@ impl Tables {
     }
 
     /// The run for rows without a header.
-    pub(crate) fn headless(&mut self, stream: u64) -> usize {
+    pub(crate) fn headerless(&mut self, stream: u64) -> usize {
         let at = match self.open(stream, |run| run.layout.is_none()) {
             Some(at) => at,
             None => self.begin(stream),

@@ -141,7 +141,7 @@ impl TextReader {
 
     fn row(&mut self, line: LineParts<'_>, start: usize, beginning: Beginning) -> Option<usize> {
         let Some(run) = self.tables.open(line.stream, |run| run.layout.is_some()) else {
-            return self.headless_row(line, start);
+            return self.headerless_row(line, start);
         };
         let table = &self.tables.runs[run];
         let layout = Rc::clone(table.layout.as_ref()?);
@@ -174,14 +174,14 @@ impl TextReader {
     }
 
     /// A row without a header; accepted only if complete and unambiguous.
-    fn headless_row(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
+    fn headerless_row(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
         let layout = headerless::guess(line.rest, start)?;
         let context =
             RowContext { layout: &layout, hosts: &BTreeSet::new(), ended: line.ended, strict: true };
         let mut partial = Partial::default();
         let at = context.left(&mut partial.row, line.rest, start, Beginning::Unknown)?;
         let Filled::Whole(at) = context.fill(&mut partial, line.rest, at, Gap::Blanks) else { return None };
-        let run = self.tables.headless(line.stream);
+        let run = self.tables.headerless(line.stream);
         self.tables.push(run, partial.row);
         Some(at)
     }
@@ -378,7 +378,7 @@ impl TextReader {
     fn summarised(&mut self, stream: u64, fits: impl Fn(&OpenRun) -> bool) -> Option<usize> {
         match self.tables.open(stream, fits) {
             Some(run) => Some(run),
-            None => self.tables.runs.is_empty().then(|| self.tables.headless(stream)),
+            None => self.tables.runs.is_empty().then(|| self.tables.headerless(stream)),
         }
     }
 }

@@ -282,8 +282,10 @@ fn important_data_is_kept_at_the_memory_limit() {
     assert!(reading.first_error.unwrap().contains("exceeds the memory limit"));
 
     let rows = HEADER.as_bytes().chain(endless(ROW, 40_000 * ROW.len() as u64));
-    let reading =
-        bounded("a failure beyond the maximum of rows", rows.chain(&b"\nTest failure common.cu:401\n"[..]));
+    let reading = bounded(
+        "a failure after more rows than are kept",
+        rows.chain(&b"\nTest failure common.cu:401\n"[..]),
+    );
     assert_eq!(reading.ended, LogEnd::Failed);
     let error = reading.first_error.unwrap();
     assert!(

@@ -59,7 +59,6 @@ pub struct FingerprintChange {
     pub what: String,
 }
 
-/// Total cost of several nights.
 #[derive(Debug, Serialize)]
 pub struct NightsCost {
     /// One amount per currency.

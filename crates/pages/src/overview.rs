@@ -122,7 +122,7 @@ pub struct ListedRun {
     place: String,
     /// Person or system that started the run.
     by: String,
-    /// The cause in words.
+    /// The run's trigger, as text.
     cause: String,
     requested: DisplayTime,
     took: Option<String>,

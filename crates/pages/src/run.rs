@@ -131,7 +131,7 @@ pub async fn page(
     let retriable =
         dashboard.beside_gateway && plans.iter().any(|plan| plan.workflow == *name && !plan.broken);
     let pinned = dashboard.beside_gateway && is_pinned(&dashboard, name, &run).await;
-    // A pin is the curve of a single benchmark.
+    // Only a run of a single benchmark can be pinned: the reference is one curve.
     let is_reference = state.workflow.checks.is_empty() && own.verdict == Some(Verdict::Pass);
     let at: Vec<_> = curves.iter().map(|curve| date(curve.requested_at)).collect();
     let runs = curves.iter().zip(&at);

@@ -1,5 +1,3 @@
-//! Details of a run.
-
 use lifecycle::{RunState, owed};
 use model::{Attempt, Reason, Record, RetestedNode, Stage, Suspects, Timestamp};
 use schemars::JsonSchema;

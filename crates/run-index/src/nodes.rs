@@ -287,8 +287,8 @@ fn histories<'a>(runs: impl IntoIterator<Item = &'a NodesOfRun>) -> Vec<NodeHist
     nodes
 }
 
-/// Whether an older run may be evidence against a node, or its re-test. Summaries of earlier versions do not state this: of their runs only
-/// those that passed are left out.
+/// Whether an older run may change the state of a node: as evidence against it, or as its re-test. Summaries of earlier versions do not
+/// record this; with these, every run that did not pass may.
 fn may_change_nodes(line: &RunSummary) -> bool {
     line.changes_nodes.unwrap_or(line.verdict != Some(Verdict::Pass))
 }
@@ -320,9 +320,9 @@ fn passes_after_faults<'a>(
 }
 
 impl RunIndex {
-    /// The nodes of all existing clusters, or of one, by the last `limit` judged runs and by the last 2,000 older runs that suspect, drain
-    /// or re-test nodes. For a node that is out of service since an older run, the `limit` passed runs after it are read, which may have
-    /// returned it; a later return is not found.
+    /// The nodes of all existing clusters, or of one. Reads the last `limit` judged runs, and the last 2,000 older runs that suspect, drain
+    /// or re-test nodes. If nodes are out of service according to these, the oldest `limit` later passed runs that may have returned one of
+    /// them are read as well. A return in a run that was not read is not found.
     ///
     /// # Errors
     /// Returns an error if a ledger or a verdict cannot be read.

@@ -70,7 +70,7 @@ pub const ALL: &[Planted] = &[
     bug("conflict_is_the_end", "a lost race is not followed by a new decision"),
     bug("time_goes_back", "records have unmodified clock times"),
     bug("no_hint", "open runs have no hint"),
-    bug("hint_removed_too_early", "the hint is removed before the lease is returned"),
+    bug("hint_removed_too_early", "the hint is removed before the lease is released"),
 ];
 
 #[cfg(debug_assertions)]

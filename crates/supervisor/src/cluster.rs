@@ -157,7 +157,7 @@ impl ClusterFolder {
     pub fn delete(&self, name: &str, now: impl Fn() -> Timestamp) -> io::Result<Deleted> {
         let folder = self.folder(name);
         if let Some(deleted) = lock_files::read_json::<Deleted>(&folder.join("gone.json"))? {
-            // The state is checked again: this is a separate confirmation.
+            // A recorded deletion is confirmed again, with the current time.
             return Ok(Deleted { confirmed_at: now(), ..deleted });
         }
         // Nodes end when they find the mark, and `create` rejects the name. On a full disk the mark cannot be written,

@@ -24,7 +24,7 @@ const UNCERTAINTY: f64 = 1.5;
 
 /// Minimum lasting slowdown that counts as a drift: smaller than a change that a single run can show.
 pub const DRIFT: f64 = 0.005;
-/// Minimum standard deviation that is assumed for one run when smaller changes are searched.
+/// Minimum standard deviation that is assumed for one run in the search for smaller changes.
 const FINE: f64 = 0.0005;
 /// Minimum change that is reported.
 const REPORTED: f64 = 0.001;

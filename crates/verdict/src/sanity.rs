@@ -179,7 +179,8 @@ fn ranks(
     }
     let odd = per_node.iter().find(|(_, ranks)| each.is_some_and(|each| **ranks != each));
     if let (Some((host, ranks)), Some(each)) = (odd, each) {
-        let text = format!("{host} had {ranks} ranks, {each} on every node are required");
+        let found = count(u64::from(*ranks), "rank");
+        let text = format!("{host} had {found}; required on every node: {each}");
         add(Verdict::Inconclusive, "WRONG_RANKS", text);
     }
 }

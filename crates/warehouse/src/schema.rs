@@ -10,7 +10,7 @@ use crate::rows::{FindingRow, MeasurementRow, MetricRow, NodeResultRow, RunRow, 
 pub struct WarehouseTable {
     /// Name of the table in SQLite and BigQuery.
     pub name: &'static str,
-    /// The schema of its rows.
+    /// Generates the JSON schema of a row.
     pub schema: fn() -> Schema,
     /// Columns of the unique key.
     pub key: &'static [&'static str],

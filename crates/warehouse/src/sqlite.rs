@@ -53,7 +53,7 @@ impl Sqlite {
         )
     }
 
-    /// Ends of a run; several if it was released again later.
+    /// Rows of a run, one for each time it was closed: a cluster that appears after the close is released, which adds a row.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.

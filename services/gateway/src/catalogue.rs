@@ -129,8 +129,8 @@ impl Catalogue {
         }
     }
 
-    /// Refuses workflows that the deployed services cannot run: clusters of processes, for which they have no host, and deployed
-    /// clusters without an agent.
+    /// Refuses workflows that the deployed services cannot run: clusters of processes, because no supervisor is deployed, and
+    /// deployed clusters without an agent.
     #[must_use]
     pub fn deployed(mut self) -> Self {
         self.is_deployed = true;
@@ -266,7 +266,7 @@ impl Catalogue {
         let offered = workflow::offered_by(document)?;
         if let (Some(ClusterSpec::Rent(system)), true) = (&resolved.workflow.cluster, self.is_deployed) {
             if system.kind() == PROCESSES {
-                let why = "the deployed services have no host for processes: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
+                let why = "the deployed services have no supervisor of processes: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
                 return Err(document.problem("cluster.rent.processes", why).into());
             }
             if system.kind() == DEPLOYED && lacks_agent(system) {

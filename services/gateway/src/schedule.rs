@@ -193,7 +193,7 @@ impl Gateway {
     ) -> Result<(), StartError> {
         let after = self.clock.now().since(moment);
         let missed = if !newest {
-            Some("a later time was due as well".to_owned())
+            Some("a later scheduled time was also due".to_owned())
         } else if after > window {
             Some(format!("it was detected {after} late; the maximum is {window}"))
         } else {

@@ -43,7 +43,7 @@ struct Arguments {
     /// Number of concurrent runs.
     #[arg(long, default_value_t = 50)]
     runs: usize,
-    /// Mean interval of the kills, varied by half.
+    /// Mean interval between kills; each interval is 50 to 150 % of it.
     #[arg(long, default_value = "1s")]
     every: Span,
     /// Seed of the choice of services and times.

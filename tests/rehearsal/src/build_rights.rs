@@ -16,8 +16,8 @@ use crate::{
 pub struct AccountRights {
     pub iam: Arc<Iam>,
     pub storage: Arc<StandIn>,
-    /// Whether Cloud Build reads the bucket of the logs, and rewrites a log. Its page requires all rights on the bucket, and states
-    /// neither.
+    /// Whether a build's account must be allowed to read the bucket of the logs and to overwrite a log. Cloud Build's page requires all
+    /// rights on the bucket, but does not state whether these two are used.
     pub strict: bool,
 }
 

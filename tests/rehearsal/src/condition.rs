@@ -54,7 +54,7 @@ impl GrantCondition {
             let template = rest.strip_suffix("\") != \"\"").ok_or_else(unsupported)?;
             let (before, rest) = template.split_once('{').ok_or_else(unsupported)?;
             let (_, after) = rest.split_once('}').ok_or_else(unsupported)?;
-            // Without a text after the variable `extract` returns the rest of the name.
+            // `extract` returns the rest of the name if no text follows the variable.
             if after.is_empty() || template.contains(['"', '\\']) || after.contains('{') {
                 return Err(unsupported());
             }

@@ -269,7 +269,7 @@ pub const RULES: [RequestRule; 43] = [
     ),
     rule(
         "processor",
-        "a container may have no processor between requests: the rehearsal runs with and without polls of builds and clusters between them",
+        "Cloud Run may allocate no CPU to a container between requests: the rehearsal runs once with and once without polls of builds and clusters between requests",
         "Billing settings for services (request-based billing)",
         "rehearsal",
     ),

@@ -225,7 +225,7 @@ async fn install_agent(rehearsal: &Rehearsal, cluster: &str) -> Result<(), Faile
     rehearsal.agent(cluster, &id, &account).await
 }
 
-/// Encrypts each resource that has a customer's key, as Google's agents do.
+/// Encrypts each resource that has a customer-managed key, as Google's service agents do.
 fn encrypt(rehearsal: &Rehearsal) -> Result<(), Failed> {
     for (address, agent, key) in &rehearsal.plan.encrypted {
         let agent = format!("serviceAccount:service-data-number@{agent}.iam.gserviceaccount.com");
@@ -275,7 +275,7 @@ async fn dashboard(rehearsal: &Rehearsal, path: &str, expected: &str) -> Result<
 /// Sends a request of a page as the operator's browser does.
 ///
 /// # Errors
-/// Returns an error if the response has no status of success.
+/// Returns an error if the response status is not 2xx.
 async fn on_a_page(rehearsal: &Rehearsal, method: &str, path: &str, body: &Value) -> Result<String, Failed> {
     let (status, text) =
         browser(rehearsal, members::OPERATOR_EMAIL, "same-origin", (method, path), body).await;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# agent.sh PROGRAM SHA256 CLUSTER SUBSCRIPTION PROJECT TOPICS ARTEFACTS, on the login machine: installs the agent as a
+# agent.sh PROGRAM SHA256 CLUSTER SUBSCRIPTION PROJECT TOPICS ARTEFACTS, on the login node: installs the agent as a
 # service that systemd restarts after every exit. It pulls commands and listens on the loopback device only. Idempotent.
 set -euo pipefail
 from=$1 sha256=$2 cluster=$3 subscription=$4 project=$5 topics=$6 artefacts=$7

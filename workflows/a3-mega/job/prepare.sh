@@ -1,5 +1,5 @@
 #!/bin/bash
-# prepare.sh PARTITION NODES CONTAINER DIGEST NCCL_TESTS_COMMIT STORAGE FOLDER SOURCE, on the login machine: prepares the
+# prepare.sh PARTITION NODES CONTAINER DIGEST NCCL_TESTS_COMMIT STORAGE FOLDER SOURCE, on the login node: prepares the
 # shared folder for jobs. Idempotent.
 set -euo pipefail
 partition=$1 nodes=$2 image=$3 digest=$4 commit=$5 storage=$6 data=$7 source=$8

@@ -1,5 +1,5 @@
 #!/bin/bash
-# ready.sh PARTITION, on the login machine: one line for each state that exists; states that are not visible yet are omitted.
+# ready.sh PARTITION, on the login node: one line for each state that exists; states that are not visible yet are omitted.
 root=${READY_ROOT:-}
 log=$root/slurm/scripts/setup.log
 if grep -qs 'Slurm setup failed' "$root/etc/motd" || sudo -n grep -qs 'Slurm setup failed' "$log"; then

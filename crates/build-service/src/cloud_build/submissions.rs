@@ -157,7 +157,9 @@ impl Submissions {
                 return Ok(Submitted::Build(Box::new(build)));
             }
         }
-        Err(PortError::Transient(format!("{key}: it is not certain whether the build was created: {why}")))
+        Err(PortError::Transient(format!(
+            "{key}: it is unknown whether the build was created; poll before submitting it again: {why}"
+        )))
     }
 
     /// Reads the builds and cancels surplus ones: only the oldest build continues, and no build of a cancelled command.

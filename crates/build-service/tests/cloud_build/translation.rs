@@ -87,7 +87,7 @@ fn every_field_reaches_the_api_unchanged() {
     let mut expected = everything();
     // As in local builds, files go to Burnin's bucket, and the bucket in the config is ignored.
     expected["artifacts"]["objects"]["location"] = "gs://bucket/builds/r-image-1/1/files/".into();
-    // The client writes an enum's word as its number, which proto's JSON accepts as well.
+    // The client serializes enum values as numbers, which ProtoJSON accepts as well as names.
     for (field, number) in [
         ("substitutionOption", 1),
         ("machineType", 6),

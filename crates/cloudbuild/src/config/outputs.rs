@@ -11,19 +11,19 @@ pub struct Artifacts {
     /// Container images, instead of the config's own `images`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
-    /// Files.
+    /// Files to copy to a bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<ArtifactObjects>,
-    /// Packages for Maven.
+    /// Maven packages to upload to Artifact Registry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maven_artifacts: Vec<Value>,
-    /// Packages for Python.
+    /// Python packages to upload to Artifact Registry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub python_packages: Vec<Value>,
-    /// Packages for npm.
+    /// npm packages to upload to Artifact Registry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub npm_packages: Vec<Value>,
-    /// Modules for Go.
+    /// Go modules to upload to Artifact Registry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub go_modules: Vec<Value>,
 }

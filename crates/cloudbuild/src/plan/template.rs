@@ -40,7 +40,10 @@ impl Templates {
         if config.substitutions.len() > MOST_SUBSTITUTIONS {
             problems.push(BuildProblem::new(
                 "substitutions",
-                format!("expected at most {MOST_SUBSTITUTIONS} substitutions"),
+                format!(
+                    "expected at most {MOST_SUBSTITUTIONS} substitutions, found {}",
+                    config.substitutions.len()
+                ),
             ));
         }
         let loose = options.substitution_option == Some(SubstitutionOption::AllowLoose);

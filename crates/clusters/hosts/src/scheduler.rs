@@ -24,7 +24,7 @@ use crate::{
 /// Maximum wait for a started script to claim its job.
 const CLAIM: Duration = Duration::from_secs(10);
 
-/// Scheduler of lists of hosts.
+/// Runs jobs over ssh on clusters that are lists of hosts.
 pub struct HostsJobs {
     store: Arc<dyn Store>,
 }

@@ -1,4 +1,4 @@
-//! Logs of a benchmark that another program ran: a Helm chart, a colleague, a vendor.
+//! Logs of a benchmark that ran outside Burnin: started by a Helm chart, a colleague or a vendor.
 //!
 //! A run on such a cluster starts no job. It stores the logs, reads their tables and judges them like those of its own
 //! jobs, so that they are in the ledger, the warehouse, the history and the reports.

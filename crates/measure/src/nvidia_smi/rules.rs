@@ -284,15 +284,8 @@ pub(super) static RULES: [FieldRule; 39] = [
         Lower,
         "Packets retransmitted over PCIe since the last reset",
     ),
-    rule("clocks/sm_clock", ("Clocks", "", "SM"), "smi.clock.sm", "MHz", NONE, "Clock of the processors"),
-    rule(
-        "clocks/mem_clock",
-        ("Clocks", "", "Memory"),
-        "smi.clock.memory",
-        "MHz",
-        NONE,
-        "Clock of the memory",
-    ),
+    rule("clocks/sm_clock", ("Clocks", "", "SM"), "smi.clock.sm", "MHz", NONE, "SM clock"),
+    rule("clocks/mem_clock", ("Clocks", "", "Memory"), "smi.clock.memory", "MHz", NONE, "Memory clock"),
     rule(
         "temperature/gpu_temp",
         ("Temperature", "", "GPU Current Temp"),

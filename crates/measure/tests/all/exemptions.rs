@@ -96,9 +96,9 @@ pub(crate) fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)
             (r"NVRM: (GPU|Rate limiting| ).*", "details of an Xid, whose own line is read"),
             (
                 r"\] (CPU:|Hardware name|Call Trace|<TASK>| |WARNING: kernel stack|unwind stack|clocksource).*",
-                "no fault of a device",
+                "not a device fault",
             ),
-            (r" node-\d kernel: (Linux version|nvidia 0000:).*", "no fault of a device"),
+            (r" node-\d kernel: (Linux version|nvidia 0000:).*", "not a device fault"),
         ],
         "nvidia-smi" => &[
             (r"^<\?xml .*|^<!DOCTYPE .*", "the schema, whose names of fields are read"),
@@ -157,7 +157,7 @@ pub(crate) fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)
             ),
             (
                 r"^\s*<remapped_row_\w+_inactive>.*|^\s*Inactive (Unc|C)orrectable Error +:.*",
-                "remapped rows that are not in use",
+                "inactive row remappings",
             ),
             (
                 r"^\s*<sram_(l2|sm|microcontroller|pcie|other)>.*|^\s*SRAM (L2|SM|Microcontroller|PCIE|Other) +:.*",

@@ -147,7 +147,7 @@ async fn nodes_have_their_states_with_dates_and_evidence() {
     assert!(none.contains("No judged run measured a node of an existing cluster named none"), "{none}");
 }
 
-/// A store with a run on n0 and n1 that drained n1, an older run that passed, and then this many runs on n0 alone.
+/// A store with a run on n0 and n1 that drained n1, an older run that passed, and then `later` runs on n0 alone.
 async fn drained_and_then(later: i64) -> Arc<dyn Store> {
     use model::{Cluster, Drained, Fact, Locate, Node, SuspectNode, Suspects, Timestamp, Verdict, Workflow};
     use test_support::good_run::{cluster, job_done, logs, verdict, workflow};

@@ -92,7 +92,7 @@ pub struct Suspect {
     /// Serial number or UUID of the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// Names of the metrics and codes of the findings that show it.
+    /// Names of the metrics and codes of the findings that identify this member as bad.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
     /// Confidence that the member is bad, 0 to 1.

@@ -163,11 +163,11 @@ impl<'a> MetricHistory<'a> {
         lost().filter(is_lost).collect()
     }
 
-    /// Learns these values, each from the first `most` of the runs `passed` that have it.
+    /// Learns the values `keys`, each from the first `most` of the runs `passed` that have it.
     ///
-    /// The levels of a metric begin with the first `most` of these runs, and all later runs follow. A level has every learned value of its
-    /// run: the values of a node that was replaced later begin later. They do not shorten the history of the other nodes, nor the period in
-    /// which failed runs count.
+    /// The levels of a metric begin with the first `most` of the runs `passed`, and all later runs follow. The level of a run includes every
+    /// learned value that the run has. The values of a replacement node therefore start at a later run, which shortens neither the history
+    /// of the other nodes nor the period in which failed runs count.
     fn learned(&self, keys: Vec<(BorrowedKey<'_>, usize)>, passed: &[usize], most: usize) -> LearnedMetrics {
         let mut by_fleet: BTreeMap<FleetName<'_>, Vec<(BorrowedKey<'_>, usize)>> = BTreeMap::new();
         for (key, at) in keys {

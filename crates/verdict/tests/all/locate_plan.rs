@@ -230,7 +230,7 @@ fn with_one_wrong_outcome_in_twenty_no_search_takes_more_tests_and_most_are_corr
             assert!(series.correct() >= correct, "{bad} bad: right {}", series.correct());
             assert!(
                 series.part(series.good_named) <= 0.005,
-                "{bad} bad: a good one named {}",
+                "{bad} bad: a good member was named in {} series",
                 series.good_named
             );
             // The reported confidence is correct within four deviations.

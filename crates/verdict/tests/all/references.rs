@@ -10,7 +10,7 @@ const INTRODUCTION: &str = "\
 # References of devices
 
 This page lists the values that a healthy device of each kind reaches. `device_reference` in the criteria of a metric uses them
-([CHECKS.md](CHECKS.md#other-benchmarks-than-nccl-tests)). The label `device` or the log names the device. Variants of a chip with
+([CHECKS.md](CHECKS.md#benchmarks-other-than-nccl-tests)). The label `device` or the log names the device. Variants of a chip with
 another board, memory or power limit reach other values and are not compared; a value without a comparable reference is
 inconclusive. A test compares this page with the library (`UPDATE_FIXTURES=1 cargo test -p verdict references::` rewrites it).
 

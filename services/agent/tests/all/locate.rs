@@ -474,7 +474,7 @@ async fn without_evidence_no_node_is_suspected() {
     assert!(two.paper.jobs.lock().unwrap().is_empty());
 }
 
-/// The search continues after any failed call, with the same pairs, each once, and the same result.
+/// After any failed call the search continues: it tests the same pairs, each once, and returns the same result.
 #[tokio::test]
 async fn failed_calls_do_not_change_the_result() {
     let search = search(6, Locate { drain: Drain::Apply, ..Locate::default() });

@@ -140,7 +140,7 @@ async fn tables_of_real_logs_are_metrics_too() {
     let metric = bandwidths.iter().find(|metric| metric.log.ends_with("healthy-1.log")).unwrap();
     assert_eq!((&*metric.unit, &*metric.better, &*metric.scope), ("GB/s", "higher", "node"));
     assert!(metric.node.is_some(), "all ranks are on one node");
-    // The times of each process of a log with `-I 1 -J`, of the largest size.
+    // Times of each process at the largest size, from a log with `-I 1 -J`.
     let slow = |row: &&&warehouse::MetricRow| row.log.ends_with("matrix-rank2-slow-z3.json");
     let times = of("nccl_tests.process_time");
     let times: Vec<_> = times.iter().filter(slow).filter(|row| row.labels.contains("out_of_place")).collect();

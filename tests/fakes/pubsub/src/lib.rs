@@ -37,7 +37,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Opens an address on a free local port, for requests of `caller`.
+    /// Listens on a free local port for requests of `caller`.
     ///
     /// # Errors
     /// Returns an error if no port is free.

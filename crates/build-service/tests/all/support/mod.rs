@@ -15,7 +15,7 @@ fn be_host() {
     test_support::processes::host();
 }
 
-/// Kills the supervisor of the build in this folder, as the kernel does when memory runs out.
+/// Kills the supervisor of the build in this folder, as the kernel's OOM killer does.
 #[allow(dead_code, reason = "only some tests kill a supervisor")]
 pub fn kill_supervisor(folder: &Path) {
     let wanted = [b"build\0", folder.as_os_str().as_encoded_bytes(), b"\0"].concat();

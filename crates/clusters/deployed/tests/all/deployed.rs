@@ -169,7 +169,7 @@ async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
     assert_eq!(
         String::from_utf8_lossy(&labels),
         format!("a-run {seconds}\n"),
-        "in the bucket, by its own folder"
+        "labels in the cluster's folder of the bucket"
     );
     assert_eq!(world.has(), [order.name.as_str()]);
     let deleted = world.delete(&order.name).await.unwrap();

@@ -1,3 +1,0 @@
-#!/usr/bin/env bash
-set -euo pipefail
-cargo clippy --workspace --all-targets --all-features --locked -- -D warnings

@@ -1,0 +1,64 @@
+//! `burnin-dashboard`: read-only pages, deployed separately from the gateway.
+
+#![cfg(feature = "gcp")]
+
+use std::{process::ExitCode, sync::Arc};
+
+use gcp::{Parts, StorageLocation};
+use ledger::Ledger;
+use pages::{Dashboard, Readonly};
+use run_index::{Pace, RunIndex};
+use service::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
+
+struct Config {
+    ledger: StorageLocation,
+    artefacts: StorageLocation,
+    warehouse: String,
+}
+
+/// Event handler: the dashboard subscribes to no topic.
+struct NoSubscription;
+
+#[async_trait]
+impl Handler for NoSubscription {
+    async fn handle(&self, event: &Event) -> Disposition {
+        // Return a retryable error instead of parking the event, so that the sender is notified of the refusal.
+        Disposition::Retry(format!("the dashboard handles no events, found `{}`", event.ty()))
+    }
+}
+
+/// Entry point of the program.
+pub fn main() -> ExitCode {
+    gcp::run_with_routes(
+        "dashboard",
+        env!("CARGO_PKG_VERSION"),
+        |env| {
+            let (ledger, artefacts) = (env.required("BURNIN_LEDGER"), env.required("BURNIN_ARTEFACTS"));
+            let warehouse = env.or("BURNIN_WAREHOUSE", String::new());
+            Some(Config { ledger: ledger?, artefacts: artefacts?, warehouse: warehouse? })
+        },
+        |config, wiring| {
+            let store = wiring.store(&config.artefacts)?;
+            let mut records = wiring.store(&config.ledger)?;
+            if config.ledger != config.artefacts {
+                records = Arc::new(ledger::Split::new("open/", Arc::clone(&store), records));
+            }
+            let ledger = Ledger::new(records, Arc::new(ids::unique));
+            let clock = Arc::clone(&wiring.clock);
+            let view =
+                RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD).reading_only();
+            let dashboard = Dashboard {
+                view: Arc::new(view),
+                store: Arc::clone(&store),
+                plans: Arc::new(Readonly),
+                clock,
+                output: None,
+                warehouse: config.warehouse,
+                beside_gateway: false,
+            };
+            let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
+            let handler = Arc::new(NoSubscription);
+            Ok((Parts { takes: Vec::new(), handler, parking: store, chores: Vec::new() }, routes))
+        },
+    )
+}
