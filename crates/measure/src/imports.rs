@@ -363,7 +363,7 @@ impl Lines for KeyValue {
             (PAIR.name.replace("<key>", &key), unit(&key))
         });
         if let Some(repetition) = self.repetition {
-            let label = || SharedLabels::one("repetition", &repetition.to_string());
+            let label = || SharedLabels::from(("repetition".to_owned(), repetition.to_string()));
             put = put.labels(self.labels.get_or_insert_with(label));
         }
         match number {

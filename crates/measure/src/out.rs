@@ -33,8 +33,8 @@ const FINDING: usize = size_of::<Finding>() * 2 + 2 * OVERHEAD;
 const TEXT: usize = 400;
 /// Maximum length of a name, label or other short text, bytes.
 pub(crate) const SHORT: usize = 200;
-/// Memory of the first B-tree node of a map with labels, bytes. Every metric is charged for a map, even if it shares one or never uses it,
-/// so that the number of kept metrics does not depend on the order of a log.
+/// Memory of the first B-tree node of a map with labels, bytes. Every metric is charged for a map, even if it shares one, so
+/// that the number of kept metrics does not depend on the order of a log.
 const LABELS: usize = 640;
 /// Allocator overhead of one allocation, bytes.
 const OVERHEAD: usize = 32;
@@ -93,31 +93,17 @@ pub(crate) struct SharedLabels {
     bytes: usize,
 }
 
-impl SharedLabels {
-    /// Makes the labels in `packed`, which has the form of [`Out::labels`].
-    fn from_packed(packed: &[u8]) -> Self {
-        let (mut rest, mut bytes) = (packed, if packed.is_empty() { 0 } else { LABELS });
-        while let Some((length, after)) = rest.split_first() {
-            bytes += usize::from(*length) + OVERHEAD;
-            rest = after.get(usize::from(*length)..).unwrap_or_default();
-        }
-        Self { labels: Labels::from_packed(packed), bytes }
-    }
-
-    /// A single label.
-    pub(crate) fn one(name: &str, value: &str) -> Self {
-        let mut packed = Vec::with_capacity(name.len() + value.len() + 2);
-        pack(&mut packed, name, value);
-        Self::from_packed(&packed)
+impl From<BTreeMap<String, String>> for SharedLabels {
+    fn from(labels: BTreeMap<String, String>) -> Self {
+        let of_label = |(name, value): (&String, &String)| name.len() + value.len() + 2 * OVERHEAD;
+        let bytes = LABELS + labels.iter().map(of_label).sum::<usize>();
+        Self { labels: labels.into(), bytes }
     }
 }
 
-/// Appends a label in the form of [`Out::labels`].
-fn pack(packed: &mut Vec<u8>, name: &str, value: &str) {
-    for text in [short(name), short(value)] {
-        // A short text has at most 200 bytes.
-        packed.push(text.len() as u8);
-        packed.extend_from_slice(text.as_bytes());
+impl From<(String, String)> for SharedLabels {
+    fn from(label: (String, String)) -> Self {
+        BTreeMap::from([label]).into()
     }
 }
 
@@ -286,7 +272,18 @@ impl Out {
         if let Some(recent) = self.recent_labels.get(key, |recent| *recent.text == *self.labels) {
             return recent.labels.clone();
         }
-        let labels = SharedLabels::from_packed(&self.labels);
+        let mut labels = BTreeMap::new();
+        let mut rest = &self.labels[..];
+        let mut next = || {
+            let (length, after) = rest.split_first()?;
+            let (text, after) = after.split_at_checked(usize::from(*length))?;
+            rest = after;
+            str::from_utf8(text).ok().map(str::to_owned)
+        };
+        while let (Some(name), Some(value)) = (next(), next()) {
+            labels.insert(name, value);
+        }
+        let labels = SharedLabels::from(labels);
         if self.labels.len() <= RECENT_TEXT {
             let text = self.labels.as_slice().into();
             self.recent_labels.insert(key, RecentLabels { text, labels: labels.clone() });

@@ -2,12 +2,7 @@
 //!
 //! These types are part of the document `burnin/parse/v1`: their field names are an interface.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    ops::Deref,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -44,40 +39,14 @@ pub struct Metric {
 }
 
 /// Names and values of labels, in the order of the names. Clones share the memory, because most metrics of a log have equal labels.
-#[derive(Clone, Default)]
-pub struct Labels(Option<Arc<LabelSet>>);
-
-/// A map of 600 bytes, in several allocations, would take most of the time of reading a log whose metrics all have different labels. It is
-/// therefore made from the packed texts when the labels are first used.
-struct LabelSet {
-    packed: Box<[u8]>,
-    map: OnceLock<BTreeMap<String, String>>,
-}
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Labels(Option<Arc<BTreeMap<String, String>>>);
 
 impl Labels {
-    /// Names and values alternate in `packed`; each is UTF-8 and follows its length in one byte.
-    pub fn from_packed(packed: &[u8]) -> Self {
-        let set = || LabelSet { packed: packed.into(), map: OnceLock::new() };
-        Self((!packed.is_empty()).then(|| Arc::new(set())))
-    }
-
     /// Sets a label. Labels that other metrics share are copied first.
     pub fn insert(&mut self, name: String, value: String) {
-        let mut labels = (**self).clone();
-        labels.insert(name, value);
-        *self = labels.into();
+        Arc::make_mut(self.0.get_or_insert_default()).insert(name, value);
     }
-}
-
-/// The labels in [`Labels::from_packed`].
-fn unpacked(mut packed: &[u8]) -> BTreeMap<String, String> {
-    let mut next = || {
-        let (length, after) = packed.split_first()?;
-        let (text, after) = after.split_at_checked(usize::from(*length))?;
-        packed = after;
-        str::from_utf8(text).ok().map(str::to_owned)
-    };
-    std::iter::from_fn(|| next().zip(next())).collect()
 }
 
 impl Deref for Labels {
@@ -85,24 +54,16 @@ impl Deref for Labels {
 
     fn deref(&self) -> &Self::Target {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
-        self.0.as_ref().map_or(&NONE, |set| set.map.get_or_init(|| unpacked(&set.packed)))
+        self.0.as_deref().unwrap_or(&NONE)
     }
 }
 
 impl From<BTreeMap<String, String>> for Labels {
     fn from(labels: BTreeMap<String, String>) -> Self {
-        let set = |labels| LabelSet { packed: Box::default(), map: OnceLock::from(labels) };
-        Self((!labels.is_empty()).then(|| Arc::new(set(labels))))
+        // Absent labels have one representation, so that comparisons need no special case.
+        Self(if labels.is_empty() { None } else { Some(Arc::new(labels)) })
     }
 }
-
-impl PartialEq for Labels {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl Eq for Labels {}
 
 impl fmt::Debug for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

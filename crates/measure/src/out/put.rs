@@ -9,7 +9,7 @@ use crate::{
     text::trim,
 };
 
-use super::{MAX_BYTES, METRIC, OVERHEAD, Out, SharedLabels, beginning, pack};
+use super::{MAX_BYTES, METRIC, OVERHEAD, Out, SharedLabels, beginning, short};
 
 /// A metric in progress. It must be completed with a value or a reason.
 ///
@@ -71,7 +71,11 @@ impl Put<'_> {
     #[inline]
     pub(crate) fn label(self, name: &str, value: &str) -> Self {
         if self.kept {
-            pack(&mut self.out.labels, name, value);
+            for text in [short(name), short(value)] {
+                // A short text has at most 200 bytes.
+                self.out.labels.push(text.len() as u8);
+                self.out.labels.extend_from_slice(text.as_bytes());
+            }
         }
         self
     }
