@@ -5,12 +5,11 @@
 //! memory limit: most of them are parsed and counted, but not kept. The best of several passes counts, because other load only
 //! makes a pass slower.
 //!
-//! The goal is 300 MB/s of one core. On one shared virtual machine with two cores (AMD EPYC, best of three runs) the slowest short logs
-//! are: `key-value` with a repetition and a finding in every other line at 203 MB/s, because each repetition has its own map of labels,
-//! without findings at 366 MB/s (15 million metrics per second); JSON of `perftest` 4.5 at 306 MB/s (4.6 million metrics
-//! per second); `elbencho` at 322 MB/s; `osu` at 406 MB/s; `dcgm-diag`
-//! at 348 MB/s. A metric that is kept takes about 200 bytes; names, units and labels are shared with earlier metrics. The time does not
-//! include the release of the reading.
+//! The goal is 300 MB/s of one core. On one shared virtual machine with two cores (AMD EPYC) the slowest short logs are: `key-value` with
+//! a repetition and a finding in every other line at 202 MB/s (8 million metrics per second, each with its own labels), without
+//! findings at 363 MB/s; JSON of `perftest` 4.5 with latencies at 279 to 319 MB/s, with bandwidths at 328 MB/s; `elbencho` at 321 MB/s;
+//! `dcgm-diag` at 335 MB/s. Of the long logs none is below 372 MB/s. A metric that is kept takes about 200 bytes; names, units and labels
+//! are shared with earlier metrics. The time does not include the release of the reading.
 //!
 //! Python reads the same logs as test suites do, if `python3` exists: JSON with `json.loads`, XML with `xml.etree`, and text with
 //! a regular expression for each line, which finds names and numbers.
