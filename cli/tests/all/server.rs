@@ -105,7 +105,7 @@ fn commands_on_a_server_behave_like_local_ones() {
         (&["run", "lab", "--set", "limits.job=1m"], "does not allow overriding"),
         (&["handover", &run], "works on files or on a data folder"),
         (&["replay", "lab-00000000"], "no run lab-00000000"),
-        (&["logs", &run, "no.log"], "no such log"),
+        (&["logs", &run, "no.log"], "has no log `no.log`"),
     ] {
         let (status, _, stderr) = on_server(arguments);
         assert!(status == 64 && stderr.contains(expected), "{arguments:?}: {status} {stderr}");

@@ -138,8 +138,12 @@ fn append(
 ) -> io::Result<()> {
     let out = archive.get_mut();
     out.write_all(&header(name, size)?)?;
-    if io::copy(&mut body, out)? != size {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{name} became shorter")));
+    let copied = io::copy(&mut body, out)?;
+    if copied != size {
+        let why = format!(
+            "{name} changed while it was read: expected {size} bytes, found {copied}; export the run again"
+        );
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
     }
     out.write_all(&[0; BLOCK][..padding(size)])
 }

@@ -88,13 +88,19 @@ pub fn kind(name: &str) -> Option<&'static dyn ChannelKind> {
     KINDS.into_iter().find(|kind| kind.form().kind == name)
 }
 
+/// The error of a kind that does not exist.
+pub fn unknown(name: &str) -> String {
+    let known: Vec<_> = KINDS.iter().map(|kind| kind.form().kind).collect();
+    format!("unknown kind of channel `{name}`; known: {}", known.join(", "))
+}
+
 /// Invalid values of a workflow's list of targets, each as field and expectation.
 pub fn problems(list: &[Notify]) -> Vec<(String, String)> {
     let mut problems = Notify::problems(list);
     for (at, notify) in list.iter().enumerate() {
         let Notify::Channel(ChannelNotify { kind: name, field, .. }) = notify else { continue };
         match kind(name).map(|kind| kind.form().field) {
-            None => problems.push((format!("[{at}].{name}"), "is not a known kind of channel".to_owned())),
+            None => problems.push((format!("[{at}].{name}"), unknown(name))),
             Some(expected) if expected != field => {
                 problems.push((format!("[{at}].{name}.{field}"), format!("expected `{expected}`")));
             }
@@ -169,8 +175,10 @@ mod tests {
             json!([{"slack": {"target": "ops"}}, {"email": {"to": "me"}}, {"webhook": {"target": "pager"}}]);
         let list: Vec<Notify> = serde_json::from_value(list).unwrap();
         let found = problems(&list);
-        let expected =
-            [("[0].slack.target", "expected `webhook`"), ("[1].email", "is not a known kind of channel")];
+        let expected = [
+            ("[0].slack.target", "expected `webhook`"),
+            ("[1].email", "unknown kind of channel `email`; known: slack, webhook"),
+        ];
         assert_eq!(found, expected.map(|(field, why)| (field.to_owned(), why.to_owned())));
     }
 }

@@ -222,7 +222,10 @@ impl Artefacts {
         let manifest: Manifest =
             serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if manifest.format > MANIFEST_FORMAT {
-            return Err(damaged(format!("format {} is newer than this program supports", manifest.format)));
+            return Err(damaged(format!(
+                "format {} is newer than {MANIFEST_FORMAT}, the newest that this program supports; update it",
+                manifest.format
+            )));
         }
         Ok(Some(Committed { name: name.to_owned(), digest: Digest::of(&bytes), manifest }))
     }

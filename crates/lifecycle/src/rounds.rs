@@ -126,7 +126,7 @@ impl RunState {
         Some(Conclusion::Failed { stage: Stage::Job, check, failure })
     }
 
-    /// Earlier rounds of a check, oldest first: at most 30, evenly spaced, without those in which the devices warm up.
+    /// Earlier rounds of a check after the warm-up, oldest first: at most 30, evenly spaced.
     pub(crate) fn earlier_rounds(&self, check: CheckIndex) -> Vec<SoakRound> {
         let count = self.workflow.check_count();
         let round = self.workflow.round_of(check);

@@ -186,7 +186,7 @@ pub struct PastTolerance {
 }
 
 impl Default for PastTolerance {
-    /// At least 5 % is accepted, because the spread of a small number of runs is uncertain.
+    /// A distance of up to 5 % from the median is always accepted, because the spread of a small number of runs is uncertain.
     fn default() -> Self {
         Self { within: 0.05, spreads: 5.0 }
     }

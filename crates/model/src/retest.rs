@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Retest {
     /// Nodes to re-test. The other nodes of the run are their partners.
     pub nodes: Vec<String>,
-    /// Action after a pass.
+    /// Whether nodes that pass return to service, or their return is only proposed.
     pub after_pass: AfterPass,
 }
 

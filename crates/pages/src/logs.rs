@@ -53,7 +53,8 @@ pub async fn page(
 ) -> Result<Response, ErrorPage> {
     let run = named(&run)?;
     let logs = dashboard.view.logs(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
-    let none = || ErrorPage::none(format!("{run} has no such log yet."));
+    let none =
+        || ErrorPage::none(format!("{run} has no log `{log}` yet; the page of the run lists its logs."));
     // Serve only objects named in a manifest.
     let name = logs.named(&log).map(|log| log.object.clone()).ok_or_else(none)?;
     let unreadable =

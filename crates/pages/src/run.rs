@@ -225,5 +225,5 @@ pub async fn changes(
 
 /// Parses a run id in a path.
 pub fn named(run: &str) -> Result<RunId, ErrorPage> {
-    run.parse().map_err(|_| ErrorPage::none("No such run."))
+    run.parse().map_err(|_| ErrorPage::none(format!("`{run}` is not a run id; / lists the runs.")))
 }

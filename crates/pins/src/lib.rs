@@ -183,7 +183,10 @@ impl Pins {
         let body = body.ok_or_else(|| damaged("it was deleted".to_owned()))?;
         let entry: PinEntry = serde_json::from_slice(&body).map_err(|error| damaged(error.to_string()))?;
         if entry.format > FORMAT {
-            return Err(damaged(format!("format {} is newer than this program supports", entry.format)));
+            return Err(damaged(format!(
+                "format {} is newer than {FORMAT}, the newest that this program supports; update it",
+                entry.format
+            )));
         }
         Ok(entry)
     }

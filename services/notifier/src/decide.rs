@@ -190,7 +190,7 @@ impl NewsChange {
     }
 }
 
-/// The change for one channel.
+/// The change to report to the channel; `None` if none is due.
 fn change(
     subject: &NoticeSubject<'_>,
     outcome: RunOutcome,

@@ -80,8 +80,7 @@ pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<O
             details_url: run.link.clone(),
         })),
         Addressee::Channel { kind, name } => {
-            let known =
-                channels::kind(kind).ok_or_else(|| invalid(format!("{kind} is not a kind of channel")))?;
+            let known = channels::kind(kind).ok_or_else(|| invalid(channels::unknown(kind)))?;
             let Occasion::New(new) = what else {
                 return Err(invalid("channels receive only changes".to_owned()));
             };

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 const PACE: Duration = Duration::from_millis(1500);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Number of runs by the API, of messages, and of schedules.
+/// Number of API requests, of messages, and of schedules; each starts one run.
 const EACH: usize = 4;
 const PUSHES: usize = 2;
 

@@ -150,7 +150,6 @@ impl Iam {
         self.log().allowed
     }
 
-    /// All denials so far.
     pub fn denials(&self) -> Vec<Denial> {
         self.log().denials.clone()
     }

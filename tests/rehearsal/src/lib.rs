@@ -89,7 +89,7 @@ enum Part {
     Load,
 }
 
-/// Exit code of a gate of which a part cannot run on this host. With `BURNIN_SKIPPED=fail` .ci/test.sh then fails.
+/// Exit code of a gate with a skipped part, which cannot run on this host. With `BURNIN_SKIPPED=fail` .ci/test.sh then fails.
 const SKIPPED: u8 = 77;
 
 /// Result of the selected parts.

@@ -425,7 +425,7 @@ pub async fn tokens(rehearsal: &Rehearsal) -> Result<usize, Failed> {
 mod tests {
     use std::{fs, path::Path};
 
-    /// `install_agent` has these values as well.
+    /// The workflows and `install_agent` create the same subscription: topic, filter and role.
     #[test]
     fn each_workflow_creates_the_subscription_that_the_rehearsal_creates() {
         let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");

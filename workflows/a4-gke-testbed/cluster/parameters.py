@@ -67,7 +67,7 @@ CREATED = {
     "reservation": ("_RESERVATION", *matching(r"[a-z][a-z0-9-]{0,62}(/reservationBlocks/[a-z][a-z0-9-]{0,62})?", "a reservation, or a block of one")),
     "authorized_cidr": ("_AUTHORIZED_CIDR", lambda text: text if text == "" else narrow(text), "a network no larger than /16 that may reach the API by address, or empty"),
     "state_bucket": ("_TERRAFORM_BUCKET", *matching(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket without gs://")),
-    "version_prefix": ("_GKE_VERSION", *matching(r"1\.\d{2}\.(\d+-gke\.\d+)?", "the beginning of a GKE version, such as 1.33.")),
+    "version_prefix": ("_GKE_VERSION", *matching(r"1\.\d{2}\.(\d+-gke\.\d+)?", "a GKE version prefix, such as 1.33.")),
 }
 
 

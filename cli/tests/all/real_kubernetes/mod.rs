@@ -20,7 +20,7 @@ fn a_run_with_queue_and_topology_passes_and_leaves_no_objects() {
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block", MOST_OF_A_NODE]).output().unwrap();
     passed(&output);
     let log = bed.kept("benchmark.log");
-    assert!(log.contains("every pod has a name") && log.contains("Avg bus bandwidth"), "{log}");
+    assert!(log.contains("DNS resolves every pod name") && log.contains("Avg bus bandwidth"), "{log}");
     assert_eq!(bed.left(), "", "after the end of the run");
 }
 

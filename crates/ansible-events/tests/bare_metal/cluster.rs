@@ -1,4 +1,4 @@
-//! Provisions a Slurm on bare machines, and releases it. The gate runs a benchmark between the two tests.
+//! Provisions a Slurm cluster on bare-metal hosts, and releases it. The gate runs a benchmark between the two tests.
 
 use std::collections::BTreeMap;
 

@@ -195,7 +195,7 @@ pub async fn program_of_each_pair(
     }
     let client = named[1].to_owned();
     named.sort_unstable();
-    assert_eq!(named, nodes, "the nodes by their own names: {text}");
+    assert_eq!(named, nodes, "the log contains the scheduler's node names: {text}");
     let (end, text) = run("pairs-fail", &client).await;
     assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)), "{text}");
     assert_eq!(text.matches("burnin pair ended: ").count(), pairs, "the other pairs continue: {text}");

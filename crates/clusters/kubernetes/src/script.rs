@@ -59,7 +59,7 @@ for ((node = 0; node < BURNIN_NODES; node++)); do
     [[ $node == "$index" ]] || printf '%s:%d' "$name" $((port + rank)) >"$BURNIN_RENDEZVOUS/rank-$rank"
   done
 done
-say "every pod has a name"
+say "DNS resolves every pod name"
 ranks=()
 stop() { trap - TERM; kill -TERM "${ranks[@]}" 2>/dev/null; wait; exit 143; }
 trap stop TERM

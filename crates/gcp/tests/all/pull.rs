@@ -69,7 +69,7 @@ async fn a_subscriber_connects_soon_after_an_outage() {
         broker.publish(TOPIC, PubsubMessage { data: content.into(), ..PubsubMessage::default() });
         let received = timeout(Duration::from_secs(6), parked.recv()).await.unwrap().unwrap();
         assert!(received.contains(&STANDARD.encode(content)), "{received}");
-        // Wait longer than the maximum time of an idle connection.
+        // Exceed the idle timeout, so that the second message needs a new connection.
         tokio::time::sleep(2 * idle).await;
     }
     assert_eq!(broker.backlog(SUBSCRIPTION), 0, "each event is acknowledged");

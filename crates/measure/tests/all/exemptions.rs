@@ -177,7 +177,7 @@ pub(crate) fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)
             ),
             (
                 r"^- (The relative machine|Computational tests).*",
-                "the threshold of the residual; the program compares them",
+                "the machine precision and the threshold of the residual, with which the program compares it",
             ),
             (r"^(Column|Prog)=.*", PROGRESS),
             (r"^HPL_pdgesv\(\) .*", "start and end of a test; its duration is read"),

@@ -1,4 +1,4 @@
-//! Metrics over many runs: changes of all subjects, two levels, and subjects that not every run has.
+//! Metrics over many runs: changes of all subjects, two levels, and subjects absent from some runs.
 
 use crate::support::{
     found,

@@ -65,9 +65,10 @@ pub async fn fetch(
         return Err(not_yet());
     }
     // Serve only objects named in a manifest.
-    let log = logs
-        .named(&name)
-        .ok_or_else(|| ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no such log")))?;
+    let log = logs.named(&name).ok_or_else(|| {
+        let why = format!("{run} has no log `{name}`; GET /api/v1/runs/{run}/logs lists them");
+        ApiProblem::new(StatusCode::NOT_FOUND, why)
+    })?;
     let size = log.file.size_bytes;
     let range =
         headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(|range| wanted(range, size));

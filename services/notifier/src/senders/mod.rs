@@ -60,7 +60,7 @@ impl HttpSender {
             Notify::Github(_) => Err("GitHub has no channel to test: it receives commit statuses".to_owned()),
             Notify::Channel(ChannelNotify { kind, name, .. }) => match channels::kind(kind) {
                 Some(known) => self.post(known, name, &id, &known.test_content(&id, name, TEST)).await,
-                None => Err(format!("{kind} is not a kind of channel")),
+                None => Err(channels::unknown(kind)),
             },
         };
         match sent {
@@ -111,7 +111,7 @@ impl Sender for HttpSender {
             OutgoingMessage::Check(check) => self.check(id, check).await,
             OutgoingMessage::Channel { kind, name, content } => match channels::kind(kind) {
                 Some(known) => self.post(known, name, id, content).await.map(replied),
-                None => Ok(Reply::permanent(format!("{kind} is not a kind of channel"))),
+                None => Ok(Reply::permanent(channels::unknown(kind))),
             },
         };
         // A missing or invalid secret may be corrected while the notice waits.
