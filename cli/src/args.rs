@@ -1,4 +1,4 @@
-//! Command-line arguments.
+//! Command-line arguments; their doc comments are the texts of `--help`.
 
 mod choices;
 

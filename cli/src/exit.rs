@@ -6,7 +6,6 @@ use lifecycle::RunState;
 use model::Verdict;
 use workflow::{FileProblem, FileProblems};
 
-/// Exit code of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Verdict pass, or command done.

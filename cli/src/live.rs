@@ -26,7 +26,7 @@ pub struct LiveOutput {
 struct FollowedFile {
     offset: u64,
     rest: Vec<u8>,
-    /// Number of lines so far.
+    /// Number of lines already read.
     lines: usize,
 }
 

@@ -61,7 +61,6 @@ impl Outages {
 /// Wraps the conductor, and records an outage for each fact that the conductor cannot record. On a full disk the ledger is still readable,
 /// so a tick without new records succeeds although every fact is lost.
 pub struct WatchedConductor {
-    /// The wrapped conductor.
     pub handler: Arc<dyn Handler>,
     /// Failures of the conductor, by the id of the event.
     pub outages: Arc<Outages>,

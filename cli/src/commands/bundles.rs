@@ -1,4 +1,4 @@
-//! `burnin export` and `verify`.
+//! `burnin export` and `verify`: a closed run as one signed file, and its offline check.
 
 use std::{
     fs,

@@ -66,7 +66,7 @@ pub async fn logs(
 struct PrintedLogs {
     /// Name of the last printed log: its next lines need no header.
     last: Option<String>,
-    /// Names of the collected logs printed so far; a collected log does not change.
+    /// Names of the collected logs already printed; a collected log does not change.
     complete: BTreeSet<String>,
 }
 

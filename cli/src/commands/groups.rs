@@ -198,7 +198,7 @@ fn read(file: &Path) -> Result<GroupTests, CliError> {
         .read_to_end(&mut text)
         .map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(wrong(&format!("is larger than {} MiB", MOST_BYTES >> 20)));
+        return Err(wrong(&format!("is larger than {} MiB; remove tests or members", MOST_BYTES >> 20)));
     }
     let mut tested: GroupFile = serde_json::from_slice(&text)
         .map_err(|error| wrong(&format!("expected an object with `members` and `tests`: {error}")))?;
@@ -220,7 +220,7 @@ fn read(file: &Path) -> Result<GroupTests, CliError> {
         return Err(wrong(&format!("members: {} is listed twice; list it once", parse::shown(duplicate))));
     }
     if count > MOST_TESTS {
-        return Err(wrong(&format!("tests: expected at most {MOST_TESTS}, found {count}")));
+        return Err(wrong(&format!("tests: expected at most {MOST_TESTS} tests, found {count}")));
     }
     for (at, name) in tested.findings.iter().enumerate() {
         if !members.contains(name.as_str()) {

@@ -40,7 +40,6 @@ pub fn warn(warnings: &[FileProblem]) {
     }
 }
 
-/// Prints the plan of a workflow.
 pub fn plan(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Exit, CliError> {
     let Resolved { workflow, archives, warnings } =
         workflow::resolve_with_values(path, values, set).map_err(CliError::files)?;

@@ -1,4 +1,4 @@
-//! `burnin runs` and `show`.
+//! `burnin runs` and `show`: the list of runs, and the report of one run.
 
 use comfy_table::{Table, presets};
 use model::{CheckIndex, Conclusion, RunId};

@@ -53,7 +53,7 @@ fn each_check_has_its_own_verdict_and_the_cluster_is_started_once() {
     let line = |text: &str, name: &str| text.lines().position(|line| line.contains(name)).unwrap();
     assert!(
         line(&human, "✗ b") < line(&human, "! c") && line(&human, "! c") < line(&human, "✓ a"),
-        "worst first: {human}"
+        "the checks are ordered by severity: {human}"
     );
     assert!(human.contains("measurements and verdict of b"), "{human}");
     assert!(markdown.contains("| ✗ | `b` | fail | BELOW"), "{markdown}");
@@ -455,7 +455,7 @@ fn a_killed_soak_resumes_and_repeats_its_checks_for_its_duration() {
     assert!(shown.contains("PASS") && shown.contains("soak: "), "{shown}");
     assert_eq!(lab.burnin(&["show", id, "--check", "b@99"]).status.code(), Some(64));
     let logs = String::from_utf8(lab.burnin(&["logs", id, "--check", "a@3"]).stdout).unwrap();
-    assert_eq!(logs.matches("gpu 0: 1000 GB/s").count(), 3, "the logs of one round: {logs}");
+    assert_eq!(logs.matches("gpu 0: 1000 GB/s").count(), 3, "one round of the check has three values: {logs}");
     lab.assert_nothing_left();
 }
 

@@ -11,8 +11,8 @@ fn a_run_is_selected_by_a_prefix_of_its_id_or_as_latest() {
     let lab = Lab::new("", "");
     let quiet = lab.burnin(&["run", "w.yaml", "-q", "--color", "always"]);
     assert!(quiet.status.success(), "{}", text(&quiet.stderr));
-    assert_eq!(text(&quiet.stderr), "", "no progress with -q");
-    assert!(text(&quiet.stdout).contains('\u{1b}'), "colours in a pipe with --color always");
+    assert_eq!(text(&quiet.stderr), "", "-q hides the progress");
+    assert!(text(&quiet.stdout).contains('\u{1b}'), "--color always writes colours to a pipe");
     let run = lab.run();
     let whole = lab.burnin(&["show", &run]);
     assert!(!text(&whole.stdout).contains('\u{1b}'));
@@ -35,7 +35,7 @@ fn a_run_is_selected_by_a_prefix_of_its_id_or_as_latest() {
     assert_eq!(several.status.code(), Some(64));
     assert!(text(&several.stderr).contains("several run ids") && text(&several.stderr).contains(&run));
     let latest = text(&lab.burnin(&["show", "latest"]).stdout);
-    assert!(!latest.contains(&run), "the newest of two: {latest}");
+    assert!(!latest.contains(&run), "`latest` selects the newer of two runs: {latest}");
 
     let listed = |arguments: &[&str]| {
         let done = lab.burnin(&[&["runs"], arguments].concat());

@@ -97,7 +97,7 @@ fn a_single_rank_measures_no_link() {
     assert_eq!(
         (this_machine.status.code(), codes(&document(&this_machine))),
         (Some(0), vec!["SANE".into(), "ONE_RANK".into()]),
-        "criteria without link requirements"
+        "criteria without link requirements accept one rank"
     );
     let floors = folder.path().join("floors.yaml").display().to_string();
     std::fs::write(&floors, "name: floors\nfloors: [{size_bytes: 16M, busbw: 1}]\n").unwrap();

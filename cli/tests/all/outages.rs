@@ -23,7 +23,7 @@ fn line(run: &mut Child, text: &str) -> (String, Duration) {
     let began = Instant::now();
     let mut lines = BufReader::new(run.stderr.as_mut().unwrap()).lines();
     let found = lines.by_ref().map(Result::unwrap).find(|line| line.contains(text));
-    (found.unwrap_or_else(|| panic!("no line with {text:?}")), began.elapsed())
+    (found.unwrap_or_else(|| panic!("no line contains {text:?}")), began.elapsed())
 }
 
 /// Replaces the ledger's folder by a file: no record can be written, as on a full disk.

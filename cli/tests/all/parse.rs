@@ -40,7 +40,7 @@ fn each_log_gives_one_document() {
         (&documents[0]["ended"], &documents[0]["tables"][0]["collective"]),
         (&"complete".into(), &"reduce".into())
     );
-    assert_eq!(documents[1]["ended"], "truncated", "killed: no summary, no error");
+    assert_eq!(documents[1]["ended"], "truncated", "a killed benchmark writes no summary and no error");
     let row = &documents[0]["tables"][0]["rows"][0];
     for field in ["size_bytes", "count", "dtype", "redop", "root", "out_of_place", "in_place"] {
         assert!(row.get(field).is_some(), "{field}");

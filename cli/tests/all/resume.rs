@@ -2,7 +2,7 @@
 
 use crate::support::{Lab, json, signal, wait_for};
 
-/// Kills the run once it has this many records, or once the condition holds; then resumes it.
+/// Kills the run when `until` returns true, and resumes it. `what` describes the condition.
 fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
     let lab = Lab::new("sleep 0.3", "");
     let mut run = lab.start();

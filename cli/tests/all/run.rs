@@ -43,7 +43,7 @@ fn a_successful_run_passes_and_its_files_match_the_manifests() {
             |row| row.get(0),
         )
         .unwrap();
-    assert_eq!(rows, 4 * 2, "one row per size and placement");
+    assert_eq!(rows, 4 * 2, "each size and placement has one row");
     lab.assert_nothing_left();
 
     let shown = lab.burnin(&["show", run]);
@@ -75,8 +75,8 @@ fn a_run_lists_and_reads_its_ledger_rarely() {
     };
     let (creates, lists, reads) = (requests("Create"), requests("List"), requests("Read"));
     assert_eq!(creates.len(), 12, "each record is created by one request:\n{log}");
-    assert!((12..=40).contains(&lists.len()), "{} list requests to the ledger", lists.len());
-    assert!(reads.len() <= 30, "{} reads of records", reads.len());
+    assert!((12..=40).contains(&lists.len()), "expected 12 to 40 list requests to the ledger, found {}", lists.len());
+    assert!(reads.len() <= 30, "expected at most 30 reads of records, found {}", reads.len());
     let again: Vec<_> = reads.iter().filter(|read| read.contains("found=true")).collect();
     assert!(again.is_empty(), "this process wrote every record: {again:?}");
 }
@@ -112,7 +112,7 @@ fn the_quickstart_uses_existing_gpus_and_nccl_tests() {
     let logs = lab.data().join("artefacts").join(document["run"].as_str().unwrap()).join("logs/1/1");
     let log = fs::read_to_string(logs.join("node-0.log")).unwrap();
     assert!(log.starts_with("# the installed program, with -b 16 -e 1024") && log.contains("-g 2"), "{log}");
-    assert_eq!(fs::read_dir(logs).unwrap().count(), 1, "one node with two slots");
+    assert_eq!(fs::read_dir(logs).unwrap().count(), 1, "one node, and so one log, has both slots");
     lab.assert_nothing_left();
 }
 
@@ -134,9 +134,9 @@ fn with_one_gpu_and_no_nccl_tests_the_quickstart_measures_the_cpu_ring() {
         let document = json(&output);
         assert_eq!((output.status.code(), &document["verdict"]), (Some(0), &"pass".into()), "{document}");
         let logs = lab.data().join("artefacts").join(document["run"].as_str().unwrap());
-        assert_eq!(fs::read_dir(logs.join("logs/1/1")).unwrap().count(), 4, "four nodes with a rank each");
+        assert_eq!(fs::read_dir(logs.join("logs/1/1")).unwrap().count(), 4, "each of four nodes has a log");
         let build = fs::read_to_string(logs.join("image/1/build.log")).unwrap();
-        assert!(build.contains("no GPU, or nccl-tests is not on the PATH"), "the reason: {build}");
+        assert!(build.contains("no GPU, or nccl-tests is not on the PATH"), "the build log gives the reason: {build}");
     }
     lab.assert_nothing_left();
 }
@@ -270,7 +270,7 @@ fn build_output_is_redacted_before_it_is_stored_or_reported() {
             let found = Command::new("grep").args(["-rl", secret]).arg(lab.data()).output().unwrap();
             let found = String::from_utf8(found.stdout).unwrap();
             let own = lab.data().join("secrets/unrelated").display().to_string();
-            assert!(found.lines().all(|file| file == own), "{secret} in {found}");
+            assert!(found.lines().all(|file| file == own), "{secret} was found in {found}");
         }
         // This secret is in the environment of the process that stores the log, and not in that of the build's
         // supervisor.

@@ -49,7 +49,7 @@ fn commands_on_a_server_behave_like_local_ones() {
     assert_eq!(
         lines(&shown) + 1,
         lines(&shown_here),
-        "all but the path of the report\n{shown}\n{shown_here}"
+        "the outputs differ in more than the path of the report\n{shown}\n{shown_here}"
     );
 
     let (status, document, _) = on_server(&["run", "lab", "--output", "json"]);
@@ -125,7 +125,7 @@ fn local_commands_ignore_a_server_of_the_environment() {
         let (status, _, stderr) = with_variable(local);
         assert_eq!(status, 0, "{local:?}: {stderr}");
     }
-    // A run can be of the server or of the data folder.
+    // Both the server and the data folder may have the run.
     for (unclear, expected, message) in [
         (&["runs"][..], 3, "Connection refused"),
         (&["audit", "lab-00000000"], 64, "works on files or on a data folder"),

@@ -1,4 +1,4 @@
-//! Comparison of two runs.
+//! Compares two runs: their fingerprints, regions of the curve, and points.
 
 use std::collections::BTreeMap;
 

@@ -92,7 +92,7 @@ fn efficiency(table: &Table, limit: f64) -> Option<Reason> {
 }
 
 /// Permitted slowdown of a region as a whole, and of a single size in both placements: the minimum tolerance,
-/// and the number of spreads. Healthy latencies vary by half from run to run; a healthy plateau varies by
+/// and the number of spreads. Healthy latencies vary by up to 50 % from run to run; a healthy plateau varies by
 /// less than 2 %.
 struct RegionTolerance {
     region: f64,

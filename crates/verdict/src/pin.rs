@@ -1,4 +1,4 @@
-//! A manually chosen baseline.
+//! A run that a person chose as the reference (`burnin baseline pin`).
 
 use model::{RunId, Timestamp};
 use schemars::JsonSchema;

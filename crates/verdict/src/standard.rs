@@ -1,4 +1,4 @@
-//! Standard of a run's judgement.
+//! Inputs of a verdict that are not evidence: criteria, baseline, history and pin.
 
 use model::{Criteria, Reason};
 

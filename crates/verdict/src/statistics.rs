@@ -1,4 +1,4 @@
-//! Statistics of measurements.
+//! Median and robust standard deviation of measurements.
 
 /// Median; 0 for an empty list.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {

@@ -1,4 +1,4 @@
-//! Stored verdicts.
+//! The document `verdict.json`: a verdict with the inputs that reproduce it.
 
 use model::MeasurementsFile;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Properties of a table of measurements.
+//! Recognises tables of one rank, and lists the measurements of a table.
 
 use model::measurement::{Half, Table};
 

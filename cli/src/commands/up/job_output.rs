@@ -41,7 +41,7 @@ impl RunningOutput {
     }
 }
 
-/// Output of a job that was read so far.
+/// Output already read from a job.
 #[derive(Default)]
 struct Tail {
     files: BTreeMap<String, TailedFile>,

@@ -198,7 +198,7 @@ impl KubernetesBed {
         let text = printed(output);
         assert_eq!(output.status.code(), Some(3), "{text}");
         for expected in [code].iter().chain(words) {
-            assert!(text.contains(expected), "no {expected} in {text}");
+            assert!(text.contains(expected), "{expected} is not in {text}");
         }
         self.until("no object is left", || self.left().is_empty());
     }

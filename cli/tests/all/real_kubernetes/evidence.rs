@@ -11,7 +11,7 @@ fn reason(bed: &KubernetesBed, code: &str) -> String {
     let shown = bed.document(&["show", "latest"]);
     let reasons = shown["reasons"].as_array().unwrap_or_else(|| panic!("{shown:#}"));
     let reason = reasons.iter().find(|reason| reason["code"] == code);
-    reason.unwrap_or_else(|| panic!("no {code} in {reasons:#?}"))["text"].as_str().unwrap().to_owned()
+    reason.unwrap_or_else(|| panic!("{code} is not in {reasons:#?}"))["text"].as_str().unwrap().to_owned()
 }
 
 /// Nodes whose evidence at this moment is in the log. The evidence of each node must appear exactly once.

@@ -32,7 +32,7 @@ fn mpirun_ranks_use_the_network_plugin() {
     passed(&bed.mpi("gib", near));
     let log = bed.kept("benchmark.log");
     for expected in ["pod 1 answers: ", "Using network gIB", "Rank 15 ", "Avg bus bandwidth"] {
-        assert!(log.contains(expected), "no {expected} in {log}");
+        assert!(log.contains(expected), "{expected} is not in {log}");
     }
     assert_eq!(bed.left(), "", "after the end of the run");
     // The same run on named nodes of two blocks: each pod has its own job, and the first pod decides the result.

@@ -79,7 +79,7 @@ fn yielded(bed: &KubernetesBed, output: &Output, words: &[&str]) {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert_eq!((output.status.code(), &document["conclusion"]), (Some(4), &"yielded".into()), "{text}");
     for word in words {
-        assert!(text.contains(word), "no {word} in {text}");
+        assert!(text.contains(word), "{word} is not in {text}");
     }
     bed.until("no object is left", || bed.left().is_empty());
 }

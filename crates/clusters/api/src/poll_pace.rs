@@ -52,7 +52,7 @@ mod tests {
         pace.note("a", Some(&JobStatus::Going));
         assert!(pace.is_recent("a") && !pace.is_recent("b"));
         pace.forget("a");
-        assert!(!pace.is_recent("a"), "after a cancel or a submission");
+        assert!(!pace.is_recent("a"), "the next poll after a cancel or a submission reaches the scheduler");
         pace.note("a", Some(&JobStatus::Going));
         pace.note("a", Some(&JobStatus::Absent));
         assert!(!pace.is_recent("a"));

@@ -92,7 +92,7 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
 
     scheduler.cancel(cluster, "three").await.expect("an answer");
     scheduler.submit(&job("three")).await.expect("a handle");
-    assert_eq!(ended(scheduler, cluster, "three").await.state, "CANCELLED", "cancelled before it began");
+    assert_eq!(ended(scheduler, cluster, "three").await.state, "CANCELLED", "a job cancelled before its submission does not run");
 }
 
 /// Checks that a program of each node runs once on each node, between two probes of the node, and that a failure on one node does not
@@ -125,10 +125,10 @@ pub async fn program_of_each_node(
     let (end, texts) = run("each-node", "none").await;
     assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)), "{texts:?}");
     let nodes = scheduler.nodes(cluster, "each-node").await.expect("nodes");
-    assert!(nodes.len() >= 2 && texts.len() == nodes.len(), "one log for each of {nodes:?}: {texts:?}");
+    assert!(nodes.len() >= 2 && texts.len() == nodes.len(), "each of {nodes:?} has one log: {texts:?}");
     for node in &nodes {
         let named = |text: &&String| text.contains(&format!("burnin node: {node}\n"));
-        let text = texts.iter().find(named).expect("the log of the node");
+        let text = texts.iter().find(named).expect("each node has a log");
         assert_eq!(text.matches(&format!("measured by {node}\n")).count(), 1, "{text}");
         assert_eq!(text.matches("finished by it's \"$(all)\"\n").count(), 1, "{text}");
         let marks = [
@@ -139,7 +139,7 @@ pub async fn program_of_each_node(
         let places = marks.map(|mark| text.find(&mark));
         assert!(
             places.iter().all(Option::is_some) && places.is_sorted(),
-            "evidence around the program: {text}"
+            "evidence is taken before and after the program: {text}"
         );
     }
     let (end, texts) = run("each-node-fails", &nodes[1]).await;
@@ -242,10 +242,10 @@ pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, fo
         assert!(found.contains(file), "{} is found", file.escape_ascii());
     }
     for other in ["link-out", "link-folder", "link-in", "socket"] {
-        assert!(listed.others.iter().any(|(name, why)| name == other && !why.is_empty()), "{other} is named");
+        assert!(listed.others.iter().any(|(name, why)| name == other && !why.is_empty()), "{other} is listed with a reason");
     }
     for none in ["link-out", "link-folder/passwd", "../x", "nothing", "socket"] {
-        assert!(scheduler.output(cluster, name, none).await.is_err(), "{none} cannot be read");
+        assert!(scheduler.output(cluster, name, none).await.is_err(), "{none} is not readable");
     }
     for none in ["link-out", "link-folder/passwd", "nothing"] {
         let refused = scheduler.output(cluster, name, none).await;

@@ -1,4 +1,4 @@
-//! Checks that every host answers.
+//! Checks that every host responds to ssh.
 
 use cluster_api::{ClusterStatus, Settings};
 use model::{Cluster, Node};

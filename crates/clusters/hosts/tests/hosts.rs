@@ -79,7 +79,7 @@ impl HostsBed {
     fn until(&self, what: &str, done: impl Fn() -> bool) {
         let started = Instant::now();
         while !done() {
-            assert!(started.elapsed() < PATIENCE, "{what}: not after {} s", PATIENCE.as_secs());
+            assert!(started.elapsed() < PATIENCE, "timeout after {} s: {what}", PATIENCE.as_secs());
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -40,7 +40,7 @@ pub type Final = Result<JobStatus, model::Failure>;
 /// Position in a container's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputCursor {
-    /// Bytes stored so far.
+    /// Number of stored bytes.
     pub bytes: u64,
     /// Timestamp of the last line in the kubelet's format; empty before the first line.
     pub until: String,

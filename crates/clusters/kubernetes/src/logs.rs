@@ -288,7 +288,7 @@ mod tests {
         for broke in 0..=LINES.len() {
             let (first, cursor) = kept(OutputCursor::default(), &LINES[..broke]);
             let (second, cursor) = kept(cursor, &LINES);
-            assert_eq!(first + &second, "one\none\ntwo\n\n", "broke after {broke}");
+            assert_eq!(first + &second, "one\none\ntwo\n\n", "the connection broke after {broke}");
             assert_eq!((cursor.gap, cursor.same), (None, 1));
         }
     }

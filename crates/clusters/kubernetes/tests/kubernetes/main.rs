@@ -159,7 +159,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     for file in &releases {
         std::fs::write(file.trim_end_matches(" ends it"), "").unwrap();
     }
-    assert_eq!(ended(&jobs, &job).await.exit_code, Some(3), "the exit code of the benchmark");
+    assert_eq!(ended(&jobs, &job).await.exit_code, Some(3), "the exit code is that of the benchmark");
 
     // A deletion does not wait for the inspection, and tests that locate a bad node keep no pods.
     let job = bed.job("deleted", json!({"nodes": 2, "keep_on_failure": "10m"}));
