@@ -99,7 +99,7 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
     assert_eq!((&shown["verdict"], &shown["conclusion"]), (&json!("pass"), &json!("completed")), "{shown}");
     // The run ends when its output is stored; its objects are deleted afterwards.
     let gone = || api.list("jobset.x-k8s.io/jobsets").is_empty();
-    tokio::task::block_in_place(|| crate::support::wait_for("its objects to be deleted", gone));
+    tokio::task::block_in_place(|| crate::support::wait_for("the objects of the run to be deleted", gone));
     up.end("-TERM");
 
     // A pod's termination message is the reason of the failure.

@@ -59,7 +59,7 @@ pub(crate) struct Document<'a> {
     nodes: Vec<JsonNode>,
     /// Line number in the log at which the document starts.
     first: u64,
-    /// Number of line feeds so far.
+    /// Number of line feeds already read.
     breaks: usize,
     /// Whether a line is empty or ends with a control character, or a string has a line feed.
     irregular: bool,
@@ -507,7 +507,7 @@ mod tests {
         let text = r#"{"a": [1, {"b": "x"}], "c": {}, "d": []}"#;
         assert!(Document::parse(text, 1).is_ok());
         for length in 0..text.len() {
-            assert!(Document::parse(&text[..length], 1).is_err(), "at byte {length}");
+            assert!(Document::parse(&text[..length], 1).is_err(), "the document is cut at byte {length}");
         }
         assert!(Document::parse("{\"a\": {b: x,\n},\n}\n", 1).is_ok());
         for text in [

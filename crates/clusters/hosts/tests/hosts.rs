@@ -179,7 +179,7 @@ async fn a_program_of_each_host_runs_without_mpi() {
     let job = JobSpec { program, ..job("cancelled", &cluster, Some(&image)) };
     slow.submit(&job).await.unwrap();
     let started = || std::fs::read_to_string(bed.work.path().join("jobs/cancelled/output/node-h2.log"));
-    bed.until("it runs", || started().is_ok_and(|text| text.contains("started")));
+    bed.until("the job runs", || started().is_ok_and(|text| text.contains("started")));
     slow.cancel(&job.cluster, &job.name).await.unwrap();
     assert_eq!(ended(&slow, &job).await.state, "CANCELLED");
     bed.until("no process is left", || bed.left().is_empty());

@@ -420,7 +420,7 @@ fn counters_that_were_not_queried_are_reported_as_missing() {
     let old = old.replace(", 0, No, No, Completed", "");
     let missing = node(&old).missing;
     let fields = "remapped_rows.uncorrectable not queried, remapped_rows.pending not queried, remapped_rows.failure not queried";
-    assert_eq!(missing.len(), 4, "two GPUs, before and after: {missing:?}");
+    assert_eq!(missing.len(), 4, "evidence of two GPUs is missing before and after the job: {missing:?}");
     assert_eq!(missing[0], format!("counters of GPU 0 before the job: {fields}"));
     // The driver does not print remapped rows with MIG.
     let mig = old.replace("Enabled, Enabled, Disabled", "Enabled, Enabled, Enabled");

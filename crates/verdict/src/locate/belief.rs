@@ -12,7 +12,7 @@ use super::evidence::{Bad, GroupEvidence, sizes};
 use super::sampler::Sampler;
 use model::SplitMix64;
 
-/// The belief after the outcomes so far.
+/// The belief after all added outcomes.
 #[derive(Debug)]
 pub(super) struct Belief {
     /// Sets of bad members with their probability, sum 1, most likely first.

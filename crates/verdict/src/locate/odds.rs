@@ -1,4 +1,4 @@
-//! Arithmetic for this module.
+//! Median and binomial tail, without overflow and underflow.
 
 /// Median; 0 for an empty list. Reorders its input.
 pub(super) fn median(values: &mut [f64]) -> f64 {

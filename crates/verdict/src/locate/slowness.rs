@@ -6,7 +6,7 @@ use model::measurement::{Reading, Table};
 
 use super::odds::median;
 
-/// Healthy plateaus repeat within half a percent; three percent is clearly beyond that.
+/// Healthy plateaus repeat within 0.5 %; a slowdown of 3 % is clearly larger.
 const TOLERANCE: f64 = 0.03;
 /// Variation of launch and synchronisation in a healthy run at any size, microseconds.
 const JITTER_US: f64 = 15.0;

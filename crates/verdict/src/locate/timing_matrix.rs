@@ -30,7 +30,7 @@ pub(super) fn matrices(reading: &Reading) -> Option<Matrices<'_>> {
 }
 
 impl Matrices<'_> {
-    /// Iterations over all halves.
+    /// Number of iterations, added over all halves.
     pub(super) fn iterations(&self) -> usize {
         self.halves.iter().map(|half| half.iterations.len()).sum()
     }

@@ -22,7 +22,7 @@ use super::{
 /// Reason why a log is not a complete healthy run; `None` if it is one.
 pub(crate) fn unfit(reading: &Reading) -> Option<String> {
     if reading.ended != LogEnd::Complete {
-        return Some("it is not complete".to_owned());
+        return Some("its log is not complete".to_owned());
     }
     let bad = |severity: Severity| matches!(severity, Severity::Hardware | Severity::WrongData);
     if let Some(finding) = reading.findings.iter().find(|finding| bad(finding.severity)) {

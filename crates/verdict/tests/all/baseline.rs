@@ -105,7 +105,7 @@ impl Noise {
     }
 }
 
-/// A healthy run with noise: half a percent on the plateau, a tenth of a percent from run to run, and 50 % for one in
+/// A healthy run with noise: 0.5 % on the plateau, 0.1 % from run to run, and 50 % for one in
 /// ten small measurements.
 fn noisy(noise: &mut Noise, step: f64) -> Reading {
     let mut reading = real("healthy-3.log");

@@ -255,7 +255,7 @@ fn every_cause_is_found_by_its_phrases() {
         let judgement = judged(&log, *network, state);
         let found = judgement.diagnoses.iter().find(|diagnosis| diagnosis.cause == *cause);
         let found = found.unwrap_or_else(|| panic!("{cause} of\n{says}\n{judgement:#?}"));
-        let line = found.evidence.first().unwrap_or_else(|| panic!("{cause} without a line"));
+        let line = found.evidence.first().unwrap_or_else(|| panic!("{cause} has no line as evidence"));
         assert_eq!(log.lines().nth(line.line as usize - 1), Some(line.text.as_str()), "{cause}");
         let suspects: Vec<_> =
             judgement.suspects.iter().filter_map(|suspect| suspect.host.as_deref()).collect();

@@ -166,8 +166,8 @@ fn a_finding_on_the_bad_member_halves_the_tests_and_one_on_a_good_member_costs_t
         "prior evidence: none {without:.1} tests, on the bad member {helped:.1}, on any member {misled:.1}"
     );
     println!("correct of {seeds}: {right}, {helped_right}, {misled_right}");
-    assert!(helped <= without / 2.0, "{helped} of {without}");
-    assert!(misled <= without + 2.0, "{misled} of {without}");
+    assert!(helped <= without / 2.0, "a finding on the bad member reduces {without} tests to {helped}");
+    assert!(misled <= without + 2.0, "a finding on any member changes {without} tests to {misled}");
     for right in [right, helped_right, misled_right] {
         assert!(right as f64 >= 0.95 * seeds as f64, "{right} of {seeds}");
     }

@@ -8,7 +8,7 @@ use verdict::locate::{Located, from_processes};
 fn h200(name: &str) -> Reading {
     let path = format!("{}/../../tests/data/nccl/h200/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let file = std::fs::File::open(&path).expect("the sample exists");
-    nccl::read(file).expect("it can be read")
+    nccl::read(file).expect("the sample can be read")
 }
 
 fn ranks(located: &Located) -> Vec<u32> {
@@ -30,7 +30,7 @@ fn the_disturbed_gpu_of_a_real_run_is_named() {
     for reference in [vec![], vec![h200("matrix-healthy-z3")]] {
         let located = from_processes(&h200("matrix-rank2-slow-z3"), &reference);
         assert!(!located.healthy && located.undecided.is_none());
-        let [suspect] = &located.suspects[..] else { panic!("one suspect: {located:?}") };
+        let [suspect] = &located.suspects[..] else { panic!("expected one suspect: {located:?}") };
         assert_eq!(suspect.rank, Some(2));
         assert_eq!(suspect.bus_id.as_deref(), Some("0000:00:08"));
         assert_eq!(suspect.host.as_deref(), Some("vm"));
@@ -90,7 +90,7 @@ impl Seeded {
 
 const USUAL: [f64; 4] = [120.0, 340.0, 1200.0, 4580.0];
 
-/// A healthy run like the real ones: in each half every rank has its own constant deviation of about a percent, each
+/// A healthy run like the real ones: in each half every rank has its own constant deviation of about 1 %, each
 /// iteration varies for all ranks together, and the scheduler sometimes delays one rank.
 fn healthy(seeded: &mut Seeded, ranks: usize, iterations: usize) -> Vec<[Vec<Vec<f64>>; 2]> {
     let mut half = |usual: f64| {

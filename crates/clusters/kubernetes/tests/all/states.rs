@@ -264,7 +264,7 @@ fn a_request_above_the_maximum_quota_fails() {
 fn queued(reason: &str, message: &str) -> Recorded {
     let mut known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
     let condition = &mut known.workload.as_mut().unwrap()["status"]["conditions"][0];
-    assert_eq!(condition["type"], "QuotaReserved", "the recorded one");
+    assert_eq!(condition["type"], "QuotaReserved", "the recorded condition is replaced");
     (condition["reason"], condition["message"]) = (json!(reason), json!(message));
     known
 }

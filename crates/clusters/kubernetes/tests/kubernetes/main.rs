@@ -42,7 +42,7 @@ async fn a_program_of_each_node_runs_once_in_each_pod() {
             cluster_kubernetes::KubernetesJobs::new(std::sync::Arc::new(ledger::MemoryStore::default()));
         scheduler_conformance::program_of_each_node(&jobs, &cluster, job).await;
         for name in ["each-node", "each-node-fails"] {
-            bed::until("it is deleted", async || jobs.release(&cluster, name).await.is_ok()).await;
+            bed::until("the job is deleted", async || jobs.release(&cluster, name).await.is_ok()).await;
         }
     }
 }
@@ -210,7 +210,7 @@ async fn a_known_cause_in_a_termination_message_decides_the_failure() {
     );
     let again = jobs.poll(&job.cluster, "glibc").await;
     assert_eq!(format!("{again:?}"), format!("{end:?}"), "the end state is final");
-    assert!(text_of_outputs(&jobs, &job).await.contains("GLIBC_2.34"), "its output is kept");
+    assert!(text_of_outputs(&jobs, &job).await.contains("GLIBC_2.34"), "the output of the job is kept");
 }
 
 async fn text_of_outputs(jobs: &dyn Scheduler, job: &cluster_api::JobSpec) -> String {
@@ -248,7 +248,7 @@ async fn a_workload_is_read_in_the_served_version() {
         let (jobs, job) = (bed.jobs(), bed.job(name, json!({"queue": "a4"})));
         jobs.submit(&job).await.unwrap();
         let notes = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, name);
-        until("its reason for waiting is read", async || {
+        until("the job's reason for waiting is read", async || {
             assert_eq!(jobs.poll(&job.cluster, name).await.unwrap(), JobStatus::Going);
             let lines = notes.waiting().await.unwrap();
             lines.iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
@@ -272,7 +272,7 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
         matches!(&end, Err(PortError::Permanent(why)) if why.class == Class::Infrastructure && ["QUOTA", "ADMISSION_TIMEOUT"].contains(&why.code.as_str())),
         "{end:?}"
     );
-    until("its objects are deleted", async || bed.api.list("jobset.x-k8s.io/jobsets").is_empty()).await;
+    until("the objects of the job are deleted", async || bed.api.list("jobset.x-k8s.io/jobsets").is_empty()).await;
     bed.world.hold(false);
     jobs.submit(&job).await.unwrap();
     assert_eq!(
@@ -362,7 +362,7 @@ async fn a_release_deletes_all_objects_and_keeps_the_output() {
     jobs.release(&job.cluster, "gone").await.unwrap();
     assert_eq!(jobs.submit(&job).await.unwrap(), "default/gone", "an ended job is not started again");
     assert_eq!((bed.made("gone"), ended(&bed.jobs(), &job).await.state.as_str()), (1, "COMPLETED"));
-    assert_eq!(text_of_outputs(&bed.jobs(), &job).await, before, "its output is stored");
+    assert_eq!(text_of_outputs(&bed.jobs(), &job).await, before, "the output of the job is stored");
 }
 
 #[tokio::test(flavor = "multi_thread")]

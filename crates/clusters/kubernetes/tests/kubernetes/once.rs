@@ -160,7 +160,7 @@ async fn a_cancel_with_a_lost_response_still_ends_the_job() {
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
         let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
-        until("its pods run", async || bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2)
+        until("both pods of the job run", async || bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2)
             .await;
         bed.api.fault("DELETE", "jobsets", fault);
         assert!(jobs.cancel(&job.cluster, &job.name).await.is_err(), "{fault:?}");

@@ -113,7 +113,7 @@ async fn an_expired_watch_is_restarted() {
     bed.world.hold(false);
     let spool = JobNotes::of(&bed.store, "old");
     // Without polls, the watch alone must find the pod.
-    until("its output is read", async || !spool.streams().await.unwrap().is_empty()).await;
+    until("the output of the pod is read", async || !spool.streams().await.unwrap().is_empty()).await;
     std::fs::write(bed.root.path().join("enough"), "").unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
     jobs.outputs(&job.cluster, "old").await.unwrap();

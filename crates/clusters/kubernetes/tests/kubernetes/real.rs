@@ -117,7 +117,7 @@ async fn every_manifest_is_accepted_by_jobset() {
     );
     assert_eq!(made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "a4");
     // Kubernetes' job controller receives the objects that JobSet would create.
-    until("its job and its pods are created", async || {
+    until("the job of the JobSet and its pods are created", async || {
         real.kubectl("get pods -n burnin -l burnin-job=everything -o name").lines().count() == 2
     })
     .await;
@@ -276,7 +276,7 @@ async fn only_the_lowest_priority_class_yields() {
     real.jobs().submit(&job).await.unwrap();
     // The API server's admission sets both fields of the pods from their class.
     let mut pods = Vec::new();
-    until("its pods are created", async || {
+    until("the pods of the job are created", async || {
         let list: Value =
             serde_json::from_str(&real.kubectl("get pods -n burnin -l burnin-job=idle -o json")).unwrap();
         pods = list["items"].as_array().cloned().unwrap();

@@ -57,6 +57,6 @@ async fn a_host_with_gpus_is_one_node() {
         };
         provider.delete(&name).await.unwrap();
         let slots: Vec<u32> = cluster.nodes.iter().map(|node| node.slots).collect();
-        assert_eq!(slots, expected, "with {gpus} GPUs");
+        assert_eq!(slots, expected, "slots of the nodes of a host with {gpus} GPUs");
     }
 }

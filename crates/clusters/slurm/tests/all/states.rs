@@ -178,8 +178,8 @@ fn reasons_for_waiting_are_distinguished() {
         found(&row, &Marks::default())
     };
     assert_eq!(waiting("Resources", 0), "waiting: Resources");
-    assert_eq!(waiting("JobHeldUser", 0), "waiting: JobHeldUser", "an administrator may release it");
-    assert_eq!(waiting("JobHeldUser", 1), "lost: LAUNCH_FAILED", "the job had started");
+    assert_eq!(waiting("JobHeldUser", 0), "waiting: JobHeldUser", "an administrator may release a held job");
+    assert_eq!(waiting("JobHeldUser", 1), "lost: LAUNCH_FAILED", "a held job that had started is lost");
     assert_eq!(waiting("launch_failed_requeued_held", 1), "lost: LAUNCH_FAILED");
     assert_eq!(
         waiting("ReqNodeNotAvail,_UnavailableNodes:n[1-2]", 0),

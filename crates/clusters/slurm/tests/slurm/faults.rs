@@ -67,7 +67,7 @@ async fn a_job_that_yields_is_preempted_by_any_other_job() {
         matches!(settled(&bed.jobs(), &job).await, JobStatus::Yielded { .. }),
         "the first end state is final"
     );
-    assert_eq!(bed.begun("yields"), 4, "it is not started again");
+    assert_eq!(bed.begun("yields"), 4, "the preempted job is not started again");
     // The nodes of the preempted job become idle when their steps have ended; `sinfo` counts them earlier.
     let until = Instant::now() + Duration::from_secs(30);
     let busy = loop {
@@ -100,7 +100,7 @@ async fn an_unreachable_node_loses_the_job() {
     assert!(code == "NODE_FAIL" && why.contains("out of service: n3: "), "{code}: {why}");
     bed.link(3, "up");
     assert_eq!(lost(&bed.jobs(), &job).await, (code, why), "the first end state is final");
-    assert_eq!(bed.begun("cut"), 4, "it is not started again");
+    assert_eq!(bed.begun("cut"), 4, "the lost job is not started again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,7 +139,7 @@ async fn an_external_scancel_ends_the_job_as_cancelled() {
     bed.run(&format!("scancel {number}"));
     let end = ended(&bed.jobs(), &job).await;
     assert_eq!(end.state, "CANCELLED");
-    assert_eq!(bed.jobs().submit(&job).await.unwrap(), number, "it is not submitted again");
+    assert_eq!(bed.jobs().submit(&job).await.unwrap(), number, "the job is not submitted again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

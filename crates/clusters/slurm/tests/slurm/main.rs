@@ -93,7 +93,7 @@ async fn impossible_jobs_are_refused_with_slurms_reason() {
         };
         assert_eq!(refused.class, Class::Input, "{name}");
         assert!(refused.message.len() > 20, "{name}: {}", refused.message);
-        bed.until("it is not in the queue", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+        bed.until("the job is not in the queue", || bed.run(&format!("squeue -h -n {name}")).is_empty());
     }
 }
 

@@ -24,7 +24,7 @@ async fn a_submission_with_a_lost_response_is_found() {
          echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1",
     );
     let job = counting(&bed, "lost-answer");
-    let number = bed.jobs().with_commands(&lossy).submit(&job).await.expect("it was accepted");
+    let number = bed.jobs().with_commands(&lossy).submit(&job).await.expect("Slurm accepted the job");
     assert_eq!(bed.jobs().submit(&job).await.unwrap(), number);
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
     assert_eq!((bed.numbers("lost-answer"), bed.begun("lost-answer")), (vec![number], 4));
@@ -176,7 +176,7 @@ async fn the_result_is_known_after_the_controller_purged_the_job() {
     let (good, bad) = (counting(&bed, "forgotten-good"), bed.job("forgotten-bad", "exit 9"));
     for job in [&good, &bad] {
         bed.jobs().submit(job).await.unwrap();
-        bed.until("it has recorded its end", || bed.folder(&job.name).join("end.json").exists());
+        bed.until("the job has recorded its end", || bed.folder(&job.name).join("end.json").exists());
     }
     bed.until("no object is left", || bed.run("squeue -h").is_empty());
     // The controller reports ended jobs to the accounting with a delay. If it is killed before that, the jobs stay
@@ -184,16 +184,16 @@ async fn the_result_is_known_after_the_controller_purged_the_job() {
     if bed.run("scontrol show config").contains("accounting_storage/slurmdbd") {
         for (job, state) in [(&good, "COMPLETED"), (&bad, "FAILED")] {
             let recorded = format!("sacct -n -X -P -o state --name={}", job.name);
-            bed.until("its end is recorded", || bed.run(&recorded).contains(state));
+            bed.until("the accounting has the end of the job", || bed.run(&recorded).contains(state));
         }
     }
     bed.kill("slurmctld");
     bed.start_controller("-c");
-    assert_eq!(bed.run("squeue -h -t all"), "", "a controller without saved state");
+    assert_eq!(bed.run("squeue -h -t all"), "", "the controller has no saved state");
     let (well, badly) = (ended(&bed.jobs(), &good).await, ended(&bed.jobs(), &bad).await);
     assert_eq!((well.state.as_str(), well.exit_code), ("COMPLETED", Some(0)));
     assert_eq!((badly.state.as_str(), badly.exit_code), ("FAILED", Some(9)));
-    bed.jobs().submit(&good).await.expect("the reused job id");
+    bed.jobs().submit(&good).await.expect("the controller accepts a job with a reused id");
     assert_eq!(
         (bed.numbers("forgotten-good").len(), bed.begun("forgotten-good")),
         (0, 4),
