@@ -39,7 +39,6 @@ enum XtaskCommand {
     Style,
 }
 
-/// Entry point of the program.
 pub fn main() -> ExitCode {
     let Xtask { what, check } = Xtask::parse();
     let done = checkout().and_then(|root| match what {

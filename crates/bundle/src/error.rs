@@ -20,7 +20,7 @@ pub enum BundleError {
         why: String,
     },
     /// An object changed between two reads.
-    #[error("{0} changed while it was read")]
+    #[error("{0} changed while it was read; export the run again")]
     Changed(String),
     /// An artifact differs from its manifest or the ledger, so the bundle is not signed.
     #[error("artefact {name}: {why}; it was changed after the run, and is not signed")]

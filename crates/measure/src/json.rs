@@ -184,7 +184,7 @@ impl<'a> Document<'a> {
             match self.byte(at) {
                 Some(bracket @ (b'{' | b'[')) => {
                     if depth == DEPTH {
-                        return self.fail(at, "the JSON document is nested too deeply");
+                        return self.fail(at, "the JSON document is nested more than 64 levels deep");
                     }
                     open_kind = if bracket == b'{' { JsonKind::Object } else { JsonKind::Array };
                     open = self.push(at, open, open_kind)?;

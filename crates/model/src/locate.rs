@@ -109,7 +109,7 @@ pub struct NodeSearch {
     /// Hosts that the verdict suspects, such as those with a hardware finding: if they are bad, the search runs about half as many pairs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suspected: Vec<String>,
-    /// Deadline of the search; it then reports its findings so far.
+    /// Deadline of the search, at which it reports its findings.
     pub ends_at: Timestamp,
     /// A re-test that has passed: no pair is run, and its nodes return to service.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Records of the ledger.
+//! Records of the ledger: accepted facts and decisions of the conductor, in versioned formats.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub enum RecordEntry {
     },
     /// Continuing would exceed the budget of the run. Since format 2.
     OverBudget {
-        /// Cost of the clusters so far.
+        /// Cost of the clusters up to this record.
         spent: Money,
         /// Budget of the run.
         budget: Money,

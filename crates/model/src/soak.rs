@@ -50,7 +50,7 @@ pub struct SoakRound {
 }
 
 impl SoakRound {
-    /// Index of the first round after warm-up: a fifth of the rounds so far is not compared.
+    /// Index of the first round after warm-up: the first fifth of the completed rounds is not compared.
     pub const fn settled_from(rounds: u16) -> u16 {
         rounds / 5
     }

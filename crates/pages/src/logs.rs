@@ -1,4 +1,4 @@
-//! Lines of a log.
+//! The page of a log: its lines, page by page or filtered by text.
 
 use std::sync::Arc;
 

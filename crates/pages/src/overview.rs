@@ -1,4 +1,4 @@
-//! The overview page.
+//! The overview page: systems by night, open runs and the newest runs.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Comparison of two logs.
+//! Compares two logs, in the forms of a report.
 
 use serde::Serialize;
 use verdict::{

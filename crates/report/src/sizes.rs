@@ -186,7 +186,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
 const fn noise(region: Region) -> f64 {
     match region {
         Region::Plateau => LEAST_SPREAD,
-        // Healthy latencies vary by half from run to run.
+        // Healthy latencies vary by up to 50 % from run to run.
         Region::Slope => 10.0 * LEAST_SPREAD,
         Region::Latency => 50.0 * LEAST_SPREAD,
     }

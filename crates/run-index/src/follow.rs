@@ -1,4 +1,4 @@
-//! Live updates of a run.
+//! Follows a run, record by record, until it is closed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Summary of a run.
+//! Summary of a run: an entry of its lists and of the document `burnin/runs/v1`.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub struct RunSummary {
     pub changes_nodes: Option<bool>,
 }
 
-/// A check of a run.
+/// A named check of a run, with its state and result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckSummary {
     /// Name, unique within the workflow.
@@ -80,7 +80,7 @@ pub struct CheckSummary {
     pub rounds_passed: Option<u16>,
 }
 
-/// Progress of a check.
+/// State of a check, from `waiting` to `judged`, `failed` or `skipped`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the fields that contain them describe them")]

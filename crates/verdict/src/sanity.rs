@@ -215,7 +215,7 @@ fn hole(table: &Table) -> Option<String> {
             Placement::InPlace => "in-place",
         };
         let size = measurement::size(row.size_bytes);
-        return Some(format!("at {size} the {placement} half is truncated or has an unreadable number"));
+        return Some(format!("at {size} the {placement} columns are truncated or have an unreadable number"));
     }
     if table.unmeasured > 0 {
         return Some(format!("rows printed with an invalid number: {}", table.unmeasured));

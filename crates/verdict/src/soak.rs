@@ -111,7 +111,7 @@ impl SoakSeries {
         declined.sort_by(|a, b| b.relative.total_cmp(&a.relative));
         let rounds = count(self.rounds as u64, "compared round");
         let reasons = if self.rounds < MIN_ROUNDS {
-            let text = format!("a decline was not judged: {rounds} so far, {MIN_ROUNDS} are required");
+            let text = format!("a decline was not judged: {rounds}, at least {MIN_ROUNDS} are required");
             reason(Verdict::Pass, "SOAK_NOT_COMPARED", text)
         } else if let Some(first) = declined.first() {
             let named: Vec<_> = declined.iter().take(NAMED).map(ToString::to_string).collect();
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(judge(&series(20, 3, faster)).verdict, Verdict::Pass);
         let few = judge(&series(4, 3, |_, round| 1.0 - 0.1 * f64::from(round)));
         assert_eq!((few.verdict, few.reasons[0].code.as_str()), (Verdict::Pass, "SOAK_NOT_COMPARED"));
-        let text = "a decline was not judged: 4 compared rounds so far, 5 are required";
+        let text = "a decline was not judged: 4 compared rounds, at least 5 are required";
         assert_eq!((few.reasons[0].text.as_str(), few.suspects.len()), (text, 0));
     }
 

@@ -404,7 +404,7 @@ impl<'a> DocumentBuilder<'a> {
             Event::Alias(_) => Err(broken(span, field, "aliases are not supported; write the value out")),
             Event::Scalar(_, _, _, Some(_))
             | Event::SequenceStart(_, Some(_))
-            | Event::MappingStart(_, Some(_)) => Err(broken(span, field, "tags are not supported")),
+            | Event::MappingStart(_, Some(_)) => Err(broken(span, field, "tags are not supported; remove the tag")),
             Event::Scalar(text, ScalarStyle::Plain, ..) => Ok(plain(&text)),
             Event::Scalar(text, ..) => Ok(Value::String(text.into_owned())),
             Event::SequenceStart(..) => self.sequence(field, depth),

@@ -149,7 +149,7 @@ if [[ -n $image ]]; then
 fi
 every_host check_host
 [[ -z $bad ]] || finish LAUNCH_FAILED "" "$bad"
-say "every host answers"
+say "every host responds"
 beat() { while :; do remote "$1" 'exit 0' x >/dev/null 2>&1 && : >"alive/$1"; sleep "$pace"; done; }
 mkdir -p alive
 beats=()
@@ -175,7 +175,7 @@ while kill -0 "$launcher" 2>/dev/null; do
   done
   if [[ -n $lost ]]; then
     stop "lost $lost"
-    finish NODE_LOST "" "$lost did not answer for $silent s"
+    finish NODE_LOST "" "$lost did not respond for $silent s"
   fi
   sleep 0.5
 done

@@ -170,7 +170,7 @@ fn each_format_reports_two_logs() {
     insta::assert_snapshot!("comparison_markdown", comparison::markdown(pair));
     let page = comparison::html(pair);
     assert!(page.contains("<title>B is slower: 368.2 of 382.9 GB") && page.contains("<polyline"));
-    assert_eq!(page.matches("<h2>Bus bandwidth</h2>").count(), 1, "both curves over each other");
+    assert_eq!(page.matches("<h2>Bus bandwidth</h2>").count(), 1, "one chart has both curves");
     insta::assert_snapshot!("comparison_page", bare(&page));
     let faster = compared(-0.04, "H100");
     let faster = comparison::terminal(RunPair { found: &faster, ..pair }, Style::Plain);

@@ -41,7 +41,7 @@ fn series(factors: &[f64], name: &str) -> String {
     part(Series { runs: &runs, baseline: None })
 }
 
-/// Runs that repeat within a tenth of a percent.
+/// Runs that repeat within 0.1 %.
 fn factors(slower_from: usize) -> Vec<f64> {
     (0..24)
         .map(|run| 1.0 + 0.001 * f64::from(run as u8 % 3) + if run >= slower_from { 0.03 } else { 0.0 })

@@ -226,7 +226,7 @@ fn gaps_in_a_table_are_found_without_a_request() {
         (
             // All rows lack the other half, so no row differs from the others.
             &|rows, _| rows.iter_mut().for_each(cut),
-            "at 1 MiB the in-place half is truncated or has an unreadable number",
+            "at 1 MiB the in-place columns are truncated or have an unreadable number",
         ),
         (&|rows, _| rows[1].out_of_place = None, "at 4 MiB nothing was measured out of place"),
         (&|rows, _| rows[0].in_place = None, "at 1 MiB nothing was measured in place"),

@@ -279,7 +279,7 @@ fn filled_templates_give_a_valid_workflow() {
         let deployed = deployed(&resolved);
         assert_eq!(deployed.system.nodes(), 8, "{name}");
         if deployed.deploy.config["substitutions"].get("_NODES").is_some() {
-            assert_eq!(deployed.deploy.substitutions["_NODES"], "8", "{name}: stated once");
+            assert_eq!(deployed.deploy.substitutions["_NODES"], "8", "{name} is stated once");
         }
     }
 }

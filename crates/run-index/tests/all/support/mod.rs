@@ -26,7 +26,7 @@ impl<S> Counting<S> {
         Self { inner, reads: AtomicUsize::new(0), lists: AtomicUsize::new(0) }
     }
 
-    /// Reads and lists since the last call.
+    /// Numbers of reads and lists since the last call.
     pub fn asked(&self) -> (usize, usize) {
         (self.reads.swap(0, Ordering::Relaxed), self.lists.swap(0, Ordering::Relaxed))
     }
