@@ -7,7 +7,7 @@ use model::RunId;
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The run does not exist.
-    #[error("run {0} does not exist")]
+    #[error("run {0} does not exist; `burnin runs` lists the runs")]
     NoRun(RunId),
     /// The run is not closed.
     #[error("{0} is still open; a bundle requires a closed run")]

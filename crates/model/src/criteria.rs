@@ -1,4 +1,4 @@
-//! Criteria of a verdict.
+//! Criteria of a verdict: bounds, references and rules, as stated in a criteria file.
 
 use std::collections::BTreeMap;
 

@@ -101,7 +101,7 @@ impl Notify {
                     add("github", "has no effect: set `status`, `check` or both");
                 }
                 if !names.insert(("github", "")) {
-                    add("github", "is given twice");
+                    add("github", "is given twice; remove one entry");
                 }
                 continue;
             };
@@ -110,7 +110,7 @@ impl Notify {
                 let why = "expected a name: a letter, then lower-case letters, digits and `-`, at most 40; never an address";
                 add(&field, why);
             } else if !names.insert((kind, name)) {
-                add(&field, "is given twice");
+                add(&field, &format!("`{name}` is given twice; remove one entry"));
             }
             if on.is_empty() || on.iter().collect::<BTreeSet<_>>().len() != on.len() {
                 add(&format!("{kind}.on"), "expected at least one value, without repetition");

@@ -22,7 +22,7 @@ pub struct ReferenceRun {
 #[derive(Debug, thiserror::Error)]
 pub enum NoReference {
     /// The run does not exist.
-    #[error("run {0} does not exist")]
+    #[error("run {0} does not exist; `burnin runs` lists the runs")]
     Unknown(RunId),
     /// The run is unsuitable.
     #[error("{run} cannot be pinned: {why}")]

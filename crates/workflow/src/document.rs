@@ -75,7 +75,7 @@ impl YamlDocument {
             Ok(text) => Self::parse(&file, &text),
             Err(error) => {
                 let message = match error.kind() {
-                    io::ErrorKind::InvalidData => "is not UTF-8 text".to_owned(),
+                    io::ErrorKind::InvalidData => "is not UTF-8 text; convert it to UTF-8".to_owned(),
                     _ => format!("cannot be read: {error}"),
                 };
                 Err(FileProblem { file, message, ..FileProblem::default() }.into())

@@ -114,7 +114,7 @@ fn values_of_another_unit_or_label_are_separate_rows() {
     let check = Check::of(vec![("log".to_owned(), others)], None);
     let found = metrics(&check.story()).metrics;
     assert_eq!(found.iter().map(|summary| summary.values).collect::<Vec<_>>(), [2, 1, 1]);
-    assert_eq!(found[0].worst.as_ref().unwrap().others, 1, "an equal value");
+    assert_eq!(found[0].worst.as_ref().unwrap().others, 1, "one other value equals the worst one");
 }
 
 #[test]

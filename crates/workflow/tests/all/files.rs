@@ -181,7 +181,7 @@ fn a_build_config_is_checked_with_its_own_lines() {
     let resolved = resolve(&path, &[]).unwrap();
     let again = resolve(&path, &[]).unwrap();
     let Some(ImageSpec::Build(build)) = resolved.workflow.image else { panic!("a build") };
-    let [archive] = &resolved.archives[..] else { panic!("one source, one archive") };
+    let [archive] = &resolved.archives[..] else { panic!("one source folder gives one archive") };
     assert_eq!(archive.bytes, again.archives[0].bytes, "equal folders have equal archives");
     assert_eq!(archive.object, format!("sources/{}.tar", build.source.unwrap().sha256));
 
@@ -316,7 +316,7 @@ fn cluster_steps_must_use_substitutions_and_write_results() {
     let resolved = resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
     let system = resolved.workflow.cluster.as_ref().unwrap().system();
     let spec = cluster_deployed::Deployed::of(system).expect("a deployed cluster");
-    assert_eq!((resolved.archives.len(), system.nodes()), (1, 2), "one source, one archive");
+    assert_eq!((resolved.archives.len(), system.nodes()), (1, 2), "one source folder gives one archive");
     assert_eq!(spec.deploy.source, spec.destroy.source);
 
     write(config("_OTHER: ''", "made"), config("_X: ''", "made"));
@@ -422,7 +422,7 @@ fn notification_targets_are_checked_with_positions() {
         ),
         (
             "notify:\n  - webhook: {target: pager}\n  - webhook: {target: pager}\n",
-            "w.yaml:16:15: notify[1].webhook.target: is given twice".to_owned(),
+            "w.yaml:16:15: notify[1].webhook.target: `pager` is given twice; remove one entry".to_owned(),
         ),
         (
             "notify:\n  - webhook: {target: pager, on: []}\n",

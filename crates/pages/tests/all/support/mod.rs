@@ -38,7 +38,7 @@ impl Plans for Two {
 
 pub const HOSTILE: &str = "<script>alert(1)</script>\"'&";
 
-/// Records of a run that started this long ago.
+/// Records of a run that was requested at `at`.
 pub fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
     let workflow = Workflow {
         name: "nightly".to_owned(),
