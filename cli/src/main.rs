@@ -1,5 +1,3 @@
-//! The `burnin` command.
-
 fn main() -> std::process::ExitCode {
     burnin::main()
 }

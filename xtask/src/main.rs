@@ -1,5 +1,3 @@
-//! The `xtask` command.
-
 fn main() -> std::process::ExitCode {
     xtask::main()
 }

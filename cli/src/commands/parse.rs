@@ -66,7 +66,6 @@ impl ReadFormat {
 /// Maximum size of the text before the list of the nodes of pairs, such as messages of ssh, bytes.
 const HEAD: u64 = 1 << 20;
 
-/// Parses and prints every log.
 pub fn parse(logs: &[impl AsRef<Path>], format: &ReadFormat, output: Form) -> Result<Exit, CliError> {
     let mut exit = Exit::Pass;
     // The kind of the last CSV header: rows of tables, metrics, or findings.

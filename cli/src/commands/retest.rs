@@ -77,7 +77,10 @@ fn chosen<'a>(known: &'a Nodes, request: &'a RetestRequest) -> Result<Vec<&'a No
             let of_cluster = |node: &'a String| named(known, node).find(|it| it.cluster == *cluster);
             Ok(request.nodes.iter().filter_map(of_cluster).collect())
         }
-        [] => Err(CliError::usage("these nodes are not of one cluster; re-test each cluster separately")),
+        [] => {
+            let nodes = request.nodes.join(", ");
+            Err(CliError::usage(format!("{nodes}: these nodes are not of one cluster; re-test each cluster separately")))
+        }
         several => {
             let clusters = several.join(", ");
             Err(CliError::usage(format!(

@@ -313,7 +313,8 @@ async fn watch(
             }
         }
         if states.changed().await.is_err() {
-            return Err(CliError::new("the conductor stopped".to_owned(), Exit::Infrastructure));
+            let why = format!("the conductor stopped before the end of {run}; continue with `burnin run --resume {run}`");
+            return Err(CliError::new(why, Exit::Infrastructure));
         }
     }
 }

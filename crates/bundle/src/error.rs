@@ -6,10 +6,8 @@ use model::RunId;
 /// Reason why a bundle cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// The run does not exist.
     #[error("run {0} does not exist; `burnin runs` lists the runs")]
     NoRun(RunId),
-    /// The run is not closed.
     #[error("{0} is still open; a bundle requires a closed run")]
     Open(RunId),
     /// The ledger does not describe a valid run.
@@ -29,7 +27,6 @@ pub enum BundleError {
         name: String,
         why: String,
     },
-    /// The store request failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The bundle could not be written.

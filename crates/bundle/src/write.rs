@@ -1,4 +1,4 @@
-//! Writes a bundle.
+//! Writes a bundle: a signed list of content, and the files of the run.
 
 use std::{
     collections::BTreeMap,

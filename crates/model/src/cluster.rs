@@ -52,7 +52,7 @@ impl Cluster {
     }
 }
 
-/// A node of a cluster.
+/// A node of a cluster, with its numbers of slots and GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
     /// Host name in the scheduler.

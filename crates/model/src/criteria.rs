@@ -32,7 +32,7 @@ pub struct Criteria {
     /// of its GPUs during the job.
     #[serde(default, skip_serializing_if = "EvidenceRule::is_default")]
     pub evidence: EvidenceRule,
-    /// Ranks per node.
+    /// Required number of ranks on each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_per_node: Option<u32>,
     /// Minimum number of nodes.

@@ -43,19 +43,19 @@ macro_rules! facts {
 }
 
 facts! {
-    /// A run was requested.
+    /// A trigger requested a run; the first fact of its ledger.
     RunRequested(Box<RunRequested>) = "dev.burnin.run.requested.v1", None;
     /// Cancellation of a run was requested.
     CancelRequested(CancelRequested) = "dev.burnin.cancel.requested.v1", None;
     /// The build was created, with this handle.
     ImageAccepted(Handle) = "dev.burnin.image.accepted.v1", Some(Stage::Image);
-    /// The image was built.
+    /// The build succeeded with this image.
     ImageBuilt(Image) = "dev.burnin.image.built.v1", Some(Stage::Image);
     /// The attempt ended without an image.
     ImageFailed(Failure) = "dev.burnin.image.failed.v1", Some(Stage::Image);
     /// The cluster is being provisioned, with this handle.
     ClusterAccepted(Handle) = "dev.burnin.cluster.accepted.v1", Some(Stage::Cluster);
-    /// The cluster accepts jobs.
+    /// The cluster accepts jobs on these nodes.
     ClusterReady(Cluster) = "dev.burnin.cluster.ready.v1", Some(Stage::Cluster);
     /// The attempt ended without a cluster.
     ClusterFailed(Failure) = "dev.burnin.cluster.failed.v1", Some(Stage::Cluster);
@@ -71,9 +71,9 @@ facts! {
     LogsCollected(Logs) = "dev.burnin.logs.collected.v1", Some(Stage::Logs);
     /// The logs could not be collected.
     LogsFailed(Failure) = "dev.burnin.logs.failed.v1", Some(Stage::Logs);
-    /// The measurements were judged.
+    /// The measurements were judged, with this verdict.
     VerdictReached(VerdictReached) = "dev.burnin.verdict.reached.v1", Some(Stage::Verdict);
-    /// The verdict stage failed.
+    /// The verdict stage failed without a verdict.
     VerdictFailed(Failure) = "dev.burnin.verdict.failed.v1", Some(Stage::Verdict);
     /// The search for bad nodes ended.
     NodesLocated(Suspects) = "dev.burnin.nodes.located.v1", Some(Stage::Locate);
@@ -133,7 +133,7 @@ impl Fact {
     }
 }
 
-/// A run was requested.
+/// Request for a run: the resolved workflow, its trigger and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRequested {
     /// The workflow, with all defaults filled in.

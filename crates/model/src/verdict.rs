@@ -43,7 +43,7 @@ impl Reason {
     }
 }
 
-/// The measurements were judged.
+/// Verdict on the measurements, with its reasons, fingerprint and suspects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictReached {
     /// Verdict on the measurements.

@@ -1,4 +1,4 @@
-//! Comparison of two runs.
+//! The page `/compare`: metrics and curves of two runs.
 
 use std::sync::Arc;
 

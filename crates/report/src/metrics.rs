@@ -67,7 +67,7 @@ pub struct WorstValue {
 /// A finding of one subject. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FindingSummary {
-    /// Code of the finding.
+    /// Stable code of the finding, such as `XID_79`.
     pub code: String,
     /// Kind of cause.
     pub severity: Severity,

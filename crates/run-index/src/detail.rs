@@ -8,7 +8,7 @@ use verdict::locate::Suspect;
 
 use crate::{RunReport, RunSummary};
 
-/// A run with its stages.
+/// A run with its stages: the document `burnin/show/v1`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunDetail {
     /// `burnin/show/v1`.

@@ -21,10 +21,8 @@ pub struct ReferenceRun {
 /// Reason why a run cannot be pinned.
 #[derive(Debug, thiserror::Error)]
 pub enum NoReference {
-    /// The run does not exist.
     #[error("run {0} does not exist; `burnin runs` lists the runs")]
     Unknown(RunId),
-    /// The run is unsuitable.
     #[error("{run} cannot be pinned: {why}")]
     Unfit {
         run: RunId,

@@ -145,7 +145,7 @@ impl CheckSummary {
     }
 }
 
-/// Usage of provisioned clusters.
+/// Usage of a run's provisioned clusters: nodes, time and cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunCost {
     /// Number of requested nodes.

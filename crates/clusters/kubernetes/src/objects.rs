@@ -17,7 +17,6 @@ use serde::Deserialize;
 pub struct JobSet {
     /// Name, uid, annotations, deletion.
     pub metadata: ObjectMeta,
-    /// Observed state.
     pub status: JobSetStatus,
 }
 
@@ -38,7 +37,6 @@ pub struct JobSetStatus {
 pub struct KueueWorkload {
     /// Name and uid.
     pub metadata: ObjectMeta,
-    /// Observed state.
     pub status: WorkloadStatus,
 }
 
@@ -54,9 +52,7 @@ pub struct WorkloadStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LocalQueue {
-    /// Configured state.
     pub spec: LocalQueueSpec,
-    /// Observed state.
     pub status: LocalQueueStatus,
 }
 

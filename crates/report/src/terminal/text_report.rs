@@ -126,7 +126,7 @@ impl TextReport {
         self.text.push('\n');
     }
 
-    /// Number of lines so far.
+    /// Number of written lines.
     pub fn lines(&self) -> usize {
         self.text.matches('\n').count()
     }

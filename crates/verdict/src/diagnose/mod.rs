@@ -26,7 +26,7 @@ pub use cause::Cause;
 /// A probable cause of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
-    /// The diagnosed cause.
+    /// Cause, by its stable name.
     pub cause: Cause,
     /// Explanation and next step, for display.
     pub text: String,

@@ -171,8 +171,8 @@ impl<'a> WorkflowReader<'a> {
                 }
             }
         }
-        if file.repeat.is_some_and(|repeat| !(2..=100).contains(&repeat)) {
-            self.complain(&format!("{field}.repeat"), "expected 2 to 100 repetitions");
+        if let Some(repeat) = file.repeat.filter(|repeat| !(2..=100).contains(repeat)) {
+            self.complain(&format!("{field}.repeat"), format!("expected 2 to 100 repetitions, found {repeat}"));
             return Vec::new();
         }
         let mut cells = Vec::new();
