@@ -11,7 +11,7 @@ import re
 import sys
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "PROCEDURES.md"
-# First line of each document, by which the document is identified.
+# First line of each document, which identifies it.
 DOCUMENTS = {
     "A": "# 6.4. Deploy AI/ML Workloads on A3 Mega Slurm Cluster",
     "B": "# Slurm with Lustre (DDN EXAScaler)",

@@ -390,7 +390,7 @@ pub enum CliCommand {
         /// Metric of the pairs, if the logs have several. Repeatable.
         #[arg(long = "metric", value_name = "NAME", conflicts_with = "groups")]
         metrics: Vec<String>,
-        /// Search by group tests. The JSON file lists the `members` and the `tests` run so far, each with its `members` and
+        /// Search by group tests. The JSON file lists the `members` and the completed `tests`, each with its `members` and
         /// whether it was `degraded`, or the `log` of a program. Prints the next group to test, or the bad members.
         #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "reference"])]
         groups: Option<PathBuf>,
@@ -410,7 +410,7 @@ pub enum CliCommand {
     /// Print a completion script for a shell; it also completes run ids, workflows and checks. For bash:
     /// `source <(burnin completions bash)` in ~/.bashrc.
     Completions {
-        /// Shell for which the script is printed.
+        /// Target shell of the script.
         shell: Shell,
     },
     /// Print the manual page, or write one for each command.

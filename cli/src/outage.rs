@@ -11,8 +11,8 @@ use service::{AttributesReader, Disposition, Handler};
 
 use crate::output::note;
 
-/// Time for which failures outside this program, such as a full disk or a missing program, are retried without a
-/// message, because most are transient. Then each is reported once.
+/// Duration of retries without a message after failures outside this program, such as a full disk or a missing program: most are
+/// transient. Then each is reported once.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Prints a failing operation and the reason on standard error, if `since`, the duration of the failure, is at least

@@ -132,7 +132,7 @@ impl Server {
         })
     }
 
-    /// The error for a connection that ended early.
+    /// The error for a connection that ended before the complete response.
     pub fn lost(&self, error: &dyn std::error::Error) -> CliError {
         CliError {
             problems: vec![],

@@ -34,7 +34,7 @@ pub struct RunChoice {
     pub limit: Option<usize>,
 }
 
-/// A verdict by which runs are selected.
+/// Verdict of the selected runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VerdictChoice {
     /// Pass.

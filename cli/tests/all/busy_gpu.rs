@@ -1,4 +1,4 @@
-//! Real logs of two H100, one of which another program kept busy: the first run with a busy GPU names that GPU by three
+//! Real logs of two H100; another program kept one of them busy: the first run with a busy GPU names that GPU by three
 //! independent metrics, and healthy runs name no GPU.
 
 use std::{

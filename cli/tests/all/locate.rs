@@ -122,7 +122,7 @@ fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metri
         (located["suspects"].as_array().unwrap().len(), &located["suspects"][0]["host"]),
         (1, &"n3".into())
     );
-    // A healthy metric of the same logs, on which no node is suspected.
+    // A healthy metric of the same logs: no node is suspected.
     let (output, located) = locate(&[&metric("perftest.write.latency.min")[..], &logs].concat());
     assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{located}");
     let (output, _) = locate(&[&metric("hpl.time")[..], &logs].concat());

@@ -68,7 +68,7 @@ pub struct Declaration {
     /// Lines that must all occur, or the log is not complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub must_see: Vec<String>,
-    /// Lines by which the program states that it cannot measure, with the groups of `row`.
+    /// Lines in which the program states that it cannot measure, with the groups of `row`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmeasurable: Vec<String>,
     /// Exit statuses of a valid measurement; 0 is one of them.

@@ -41,7 +41,7 @@ const OVERHEAD: usize = 32;
 /// Memory of a metric without labels, bytes: a constant, so that all versions keep the same metrics of a log.
 const METRIC: usize = 560;
 const _: () = assert!(size_of::<Metric>() * 5 / 2 <= METRIC);
-/// Maximum length of the text by which a recent name or recent labels are found, bytes.
+/// Maximum length of the key text of recent names and labels, bytes.
 const RECENT_TEXT: usize = 512;
 
 /// The reading in progress.
@@ -114,7 +114,7 @@ impl Out {
         self.begin(known, NameSource::Parts, &[], known.unit)
     }
 
-    /// Starts a metric of the registry with the parts of its name for which the registry has placeholders, and the printed unit.
+    /// Starts a metric of the registry with the texts for the placeholders of its name, and the printed unit.
     #[inline]
     pub(crate) fn put_parts(&mut self, known: &'static Known, parts: &[&str], unit: &str) -> Put<'_> {
         self.begin(known, NameSource::Parts, parts, unit)

@@ -16,7 +16,7 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// The value under a hash for which `is` is true: other texts may have the same hash.
+    /// The value under a hash that `is` accepts: other texts may have the same hash.
     #[inline]
     pub(crate) fn get(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<&T> {
         let set = self.0.get(set_of(hash))?;

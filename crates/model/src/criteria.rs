@@ -93,7 +93,7 @@ pub struct MetricCriterion {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub subjects: Option<u32>,
-    /// Accept subjects for which the program states that it cannot measure the metric.
+    /// Accept unmeasurable subjects: the program states that it cannot measure the metric.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_be_unmeasurable: bool,
     /// Lower bound, in the metric's unit.

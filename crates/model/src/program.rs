@@ -49,7 +49,7 @@ pub struct CommandLine {
     /// Program and arguments. A program without `/` is looked up in the image, in the cluster's `programs` folder, then on the
     /// `PATH` of the node.
     pub argv: Vec<String>,
-    /// Part of the cluster for which the program is started once.
+    /// The program is started once for each of these parts of the cluster.
     pub every: Every,
     /// Maximum number of rounds of pairs; default: all pairs are measured ([`pair_rounds`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ impl CommandLine {
     }
 }
 
-/// Part of the cluster for which a program is started once.
+/// Parts of the cluster that each start a program once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Every {

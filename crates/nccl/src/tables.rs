@@ -54,7 +54,7 @@ impl Tables {
         if let Some(at) = own.filter(|&at| self.runs[at].open()) {
             return Some(at);
         }
-        // Not every line of a run has its tag: a line of a process without a run, and any line after an
+        // Some lines of a run lack its tag: a line of a process without a run, and any line after an
         // untagged run, continues the newest run.
         let at = self.runs.len().checked_sub(1)?;
         let untagged = self.runs[at].stream == UNTAGGED || self.recent(|run| run.stream == stream).is_none();

@@ -28,7 +28,7 @@ fn is_left_of(cut: &Row, whole: &Row) -> bool {
         && Row { timestamp: None, ..left } == Row { timestamp: None, ..same }
 }
 
-/// Checks every prefix of a log: its rows are the first rows of the whole log, of which the last may lack a half. A
+/// Checks every prefix of a log: its rows are the first rows of the whole log; the last of them may lack a half. A
 /// prefix is complete only with the summary.
 fn truncations_are_honest(name: &str, log: &[u8]) {
     let whole = nccl::read_bytes(log);

@@ -175,7 +175,7 @@ fn changes(a: &RunValues, b: &RunValues) -> Vec<MetricChange> {
 
 type Curve = (Table, Fingerprint);
 
-/// The first check of which both runs have exactly one table: its name, and both tables.
+/// The first check with exactly one table in both runs: its name, and both tables.
 async fn curves(
     dashboard: &Dashboard,
     a: &RunId,

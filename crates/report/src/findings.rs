@@ -137,7 +137,7 @@ pub fn headline(story: &Story<'_>) -> Headline {
     Headline { word, tone }
 }
 
-/// The end of an incomplete run, suspected nodes, held clusters, and contradictory facts.
+/// The end of an incomplete run, suspected nodes, unreleased clusters, and contradictory facts.
 pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     let Some(run) = story.run else { return Vec::new() };
     let state = run.state;

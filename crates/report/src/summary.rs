@@ -166,7 +166,7 @@ fn the_only_table<'a>(story: &Story<'a>) -> Option<MeasuredTable<'a>> {
 struct Level {
     /// `all_reduce plateau`, or `all_reduce` at a size.
     subject: String,
-    /// ` at 1 GiB`, or nothing for the plateau.
+    /// ` at 1 GiB`, or empty for the plateau.
     at: String,
     measured: f64,
     /// `baseline`, `reference` or `floor`.

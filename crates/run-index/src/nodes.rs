@@ -302,7 +302,7 @@ const MOST_MARKED: usize = 2_000;
 /// Maximum number of suspects in the record of a verdict; the stored verdict has all of them.
 const RECORDED_SUSPECTS: usize = 100;
 
-/// Passed runs, oldest first, that may have returned a node to service that is out of service according to the runs read so far.
+/// Passed runs, oldest first, that may have returned a node to service that is out of service according to the runs already read.
 fn passes_after_faults<'a>(
     nodes: &[NodeHistory],
     unread: &[&'a Arc<RunSummary>],

@@ -178,8 +178,8 @@ impl Audit {
         self.gpus > 0 || self.settings.iter().any(|setting| setting.name == "nvidia")
     }
 
-    /// Whether the audit is incomplete: fewer than two nodes and fewer than two GPUs, a node without settings, or a cluster with GPUs of
-    /// which a node lists none. A cluster without GPUs is compared completely.
+    /// Whether the audit is incomplete: fewer than two nodes and fewer than two GPUs, a node without settings, or a node that lists no GPU
+    /// in a cluster with GPUs. A cluster without GPUs is compared completely.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
         (self.nodes < 2 && self.gpus < 2)

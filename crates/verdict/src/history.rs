@@ -134,7 +134,7 @@ struct Cost {
 
 /// Cost of a change that is shown: of 100 series without a change, each evaluated after each of 90 runs, 2 show one.
 const VISIBLE: Cost = Cost { per_logarithm: 4.0, outliers: 1.5, series: 1 };
-/// Cost of a change for which the verdict is fail: of 1,000 series without a change, at most one has such a verdict.
+/// Cost of a change that fails the verdict: of 1,000 series without a change, at most one has such a verdict.
 const FAILING: Cost = Cost { per_logarithm: 5.0, outliers: 2.0, series: 1 };
 
 impl Cost {

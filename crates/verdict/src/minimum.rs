@@ -29,7 +29,7 @@ pub enum Component {
     Driver,
     /// Library of the collectives: the one that a node loads, or as printed by nccl-tests.
     Nccl,
-    /// Programs that give containers access to GPUs.
+    /// Programs that provide GPUs to containers.
     ContainerToolkit,
     /// Drivers of RDMA devices outside the kernel, by the version of the module `mlx5_core`.
     Ofed,

@@ -303,7 +303,7 @@ pub struct CheckFile {
     /// cluster's `programs` folder, then on the `PATH` of the node.
     #[serde(default)]
     pub command: Vec<String>,
-    /// Part of the cluster for which the command is started once. Default: `node`.
+    /// The command is started once for each of these parts of the cluster. Default: `node`.
     pub every: Option<Every>,
     /// Maximum number of rounds of `every: pair`; in a round each node is in at most one pair. Default: all pairs, in
     /// `nodes` - 1 rounds, or `nodes` rounds if the number of nodes is odd.

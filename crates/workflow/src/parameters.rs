@@ -1,4 +1,4 @@
-//! Values that only the user knows (project, zone, reservation), and the check of a deployment's substitutions.
+//! Values of the user (project, zone, reservation), and the check of a deployment's substitutions.
 //!
 //! A values file is a YAML mapping: `_NAME: value` for every build that declares the substitution, and `field.of.workflow: value` for the
 //! workflow itself; a mapping as value sets the fields in it and leaves the others. A parameters file next to a deployment is a JSON
@@ -50,7 +50,7 @@ impl<'a> ValuesFile<'a> {
     /// Fields of the workflow by their path, with their values: scalars, lists and empty mappings.
     ///
     /// # Errors
-    /// Returns an error if a path is too deep.
+    /// Returns an error if a path is deeper than the maximum.
     pub fn fields(document: &YamlDocument) -> Result<Vec<(Vec<&str>, &Value)>, FileProblems> {
         let given = document.value.as_object().into_iter().flatten();
         let given = given.filter(|(name, _)| !name.starts_with('_'));

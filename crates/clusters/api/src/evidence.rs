@@ -40,7 +40,7 @@ mod tests {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A folder with these programs, and a `PATH` on which they come first.
+    /// A folder with these programs, and a `PATH` that begins with this folder.
     fn tools(scripts: &[(&str, &str)]) -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in scripts {
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn an_unresponsive_library_folder_does_not_hide_the_settings() {
         let (_folder, path) = tools(&[("ldconfig", "exec sleep 3")]);
-        // On a busy host the settings may be late as well, so the probe is repeated.
+        // On a busy host the settings may also exceed the time limit, so the probe is repeated.
         let attempt = || String::from_utf8(run(&["true"], &[("PATH", &path)]).stdout).unwrap();
         let expected = ["n1 before settings kernel=", "n1 before nccl no response within 1.5 s\n"];
         let outputs: Vec<_> = (0..3).map(|_| attempt()).collect();

@@ -27,7 +27,7 @@ pub enum ClusterStatus {
     Ready(Cluster),
     /// Failed to start, or broken.
     Broken(String),
-    /// Too few idle nodes for a run that yields to other jobs.
+    /// Fewer idle nodes than requested, for a run that yields to other jobs.
     Busy(String),
 }
 
@@ -45,7 +45,7 @@ pub struct ClusterListing {
 pub struct ListedCluster {
     /// Name of the cluster at the provider.
     pub name: String,
-    /// Label: the run for which the cluster was created.
+    /// Label: the run that requested the cluster.
     pub run: String,
     /// Label: end of the lease. `None` if the label is missing or invalid: such a cluster is never deleted
     /// automatically.

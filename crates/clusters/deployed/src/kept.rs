@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Parts by name, each with the time for which it is kept after the run that created it.
+/// Parts by name, each with its retention period after the run that created it.
 pub type Keep = BTreeMap<String, Span>;
 
 /// Folder of the kept parts.

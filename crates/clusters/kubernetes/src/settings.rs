@@ -116,7 +116,7 @@ pub struct Kubernetes {
     /// Maximum wait for quota and nodes, until every pod is running.
     #[serde(default = "half_an_hour")]
     pub begin_within: Span,
-    /// Time for which the pods of a failed job, with their GPUs, are kept for inspection, at most 24 h. It counts
+    /// Retention period of a failed job's pods, with their GPUs, for inspection, at most 24 h. It counts
     /// toward `limits.job` and the lease. Tests that locate a bad node keep no pods. Default: pods end at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_on_failure: Option<Span>,

@@ -80,7 +80,7 @@ fn permanent(message: &str) -> bool {
     .any(|sign| message.contains(sign))
 }
 
-/// The scheduler's report on a pod for which it finds no node.
+/// The scheduler's report on an unschedulable pod.
 fn unschedulable(pod: &Pod) -> Option<Condition> {
     pod.condition("PodScheduled")
         .filter(|condition| condition.status == "False" && condition.reason == "Unschedulable")

@@ -43,7 +43,7 @@ fn problem(classes: &[PriorityClass], name: &str) -> Option<String> {
         classes.iter().filter(|class| !named(class)).map(|class| class.value).min().unwrap_or(default);
     (own.value >= default.min(lowest)).then(|| {
         format!(
-            "PriorityClass {name} has the value {}, which is not below all others and the default ({}), so not every pod preempts its pods",
+            "PriorityClass {name} has the value {}, which is not below all others and the default ({}), so some pods do not preempt its pods",
             own.value,
             default.min(lowest)
         )

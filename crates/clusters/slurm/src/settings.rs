@@ -51,8 +51,8 @@ pub struct Slurm {
     #[schemars(length(max = 64))]
     pub retest: Vec<String>,
     /// Yield to other jobs: use nodes that are idle when the run begins, the longest idle nodes first, at the lowest priority,
-    /// and end without a verdict if too few are idle or another job needs them. Slurm must be configured to preempt jobs of this
-    /// partition or QOS, and to end them.
+    /// and end without a verdict if fewer nodes are idle than requested, or another job needs them. Slurm must be configured to
+    /// preempt jobs of this partition or QOS, and to end them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub yields: bool,
     /// `--gpus-per-node`.

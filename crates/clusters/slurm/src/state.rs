@@ -273,7 +273,7 @@ fn own_word(end: &LauncherEnd, marks: &Marks) -> SlurmFinding {
         (false, code) => SlurmFinding::Lost {
             code: "LAUNCH_FAILED".to_owned(),
             why: format!(
-                "not every node could be reached before the benchmark (exit code {code}); see hosts.log"
+                "at least one node was unreachable before the benchmark (exit code {code}); see hosts.log"
             ),
         },
         (true, _) if marks.cancelled => SlurmFinding::Ended(end.end("CANCELLED")),

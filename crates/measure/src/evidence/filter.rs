@@ -44,7 +44,7 @@ pub struct EvidenceFilter<R> {
     begun: Vec<u8>,
     /// Whether the beginning of the incomplete last line was passed on already.
     is_inside_line: bool,
-    /// Removed lines for which no empty line was passed on yet.
+    /// Removed lines whose empty line was not passed on yet.
     removed: usize,
     /// Number of complete lines.
     lines: u64,

@@ -48,7 +48,7 @@ impl<'a> LineTime<'a> {
 }
 
 impl<'a> KernelLog<'a> {
-    /// Reads the lines, the first of which states the length of the log.
+    /// Reads the lines; the first one states the length of the log.
     ///
     /// # Errors
     ///

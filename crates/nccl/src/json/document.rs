@@ -25,7 +25,7 @@ pub(crate) struct JsonDocument {
     problem: Option<&'static str>,
 }
 
-/// A half as parsed so far.
+/// A partly parsed half.
 #[derive(Default)]
 struct Draft {
     half: Half,

@@ -108,7 +108,7 @@ impl RowContext<'_> {
         }
     }
 
-    /// The values at the start of `words`, of which the row needs `missing`. After blanks the values belong to the row.
+    /// The values at the start of `words`; the row needs `missing` of them. After blanks the values belong to the row.
     /// After other output they are counted, and surplus values belong to the other output.
     fn run_ahead(&self, words: Words<'_>, missing: usize, gap: Gap) -> ValueRun {
         let values = match gap {

@@ -28,7 +28,7 @@ struct LastValue {
     pitch: Option<usize>,
 }
 
-/// The values of a half read so far.
+/// The values already read from a half.
 #[derive(Default)]
 struct HalfValues {
     half: Half,

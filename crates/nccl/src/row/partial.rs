@@ -33,7 +33,7 @@ impl Partial {
         self.filled += 1;
     }
 
-    /// The row as read so far, with a missing half marked. `None` without a complete half.
+    /// The row in its current state, with a missing half marked. `None` without a complete half.
     pub(crate) fn given_up(mut self, layout: &Layout) -> Option<Row> {
         if self.filled < layout.count() && self.row.partial.is_none() {
             self.row.partial = Some(Box::new(PartialHalf::unread(layout.placement(self.filled))));

@@ -105,7 +105,7 @@ impl GroupEvidence {
     }
 }
 
-/// `[size]`: log-probability that this many members are bad.
+/// `[size]`: log-probability of `size` bad members.
 ///
 /// The probability of zero bad members is `1 / (1 + 5 expected)`. That of other numbers decreases with the distance
 /// from the expected number to the power of 2.5. This prior costs one test at the expected number, and a dozen tests at

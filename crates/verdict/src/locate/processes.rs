@@ -87,7 +87,7 @@ fn of_two(slowness: Slowness, seen: &Standouts) -> Located {
 }
 
 fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Vec<Suspect> {
-    // A few slow iterations disappear in the mean that is compared with the reference, so ranks that are apart count
+    // Single slow iterations disappear in the mean that is compared with the reference, so ranks that are apart count
     // regardless of it. The longest of several fast ranks is not a problem.
     let (allowed_apart, allowed_longest) = match slowness {
         Slowness::Unknown => (FALSE_ALARM, FALSE_ALARM),

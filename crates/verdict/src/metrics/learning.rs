@@ -241,7 +241,7 @@ const RUNS_IN_COMMON: usize = 3;
 /// The changes that all subjects of a metric share from run to run. `differences`: those of each run.
 fn common(differences: &[Vec<f64>]) -> Option<CommonSpread> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    // The mean of a few subjects, such as those of a node that was replaced later, has their own noise.
+    // The mean of a small number of subjects, such as those of a node that was replaced later, contains their own noise.
     let most = differences.iter().map(Vec::len).max().unwrap_or(0);
     let of_most = differences.iter().filter(|run| !run.is_empty() && 2 * run.len() >= most);
     let of_runs: Vec<f64> = of_most.map(|run| mean(run)).collect();

@@ -179,7 +179,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Subjects with too few values in the settled window.
+    /// Subjects with fewer values in the settled window than the criterion requires.
     fn unsettled(&self, window: &Settled, seen: &BTreeSet<SubjectPlace<'_>>, found: &mut FoundReasons<'_>) {
         let all =
             self.metrics.iter().filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));

@@ -31,7 +31,7 @@ pub fn units_of_pairs<'a>(readings: &'a [Reading], metric: &str) -> BTreeSet<&'a
 /// Finds the bad members from these metrics of the pairs, each in its own direction.
 ///
 /// A value is compared with those of the same labels, or with those of healthy logs. The speed of a pair in a log is the geometric mean of
-/// its compared values: one message size alone is no evidence. A pair on which the program failed is degraded.
+/// its compared values: one message size alone is no evidence. A pair with a failed program is degraded.
 #[must_use]
 pub fn from_pair_metrics(
     readings: &[Reading],

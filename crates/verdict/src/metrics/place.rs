@@ -2,7 +2,7 @@
 
 use model::metric::{Metric, Subject};
 
-/// A subject without serial number and bus id, which not every line of a log has. Borrowed: a large fleet has hundreds of
+/// A subject without serial number and bus id, because some lines of a log omit them. Borrowed: a large fleet has hundreds of
 /// thousands of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SubjectPlace<'a> {

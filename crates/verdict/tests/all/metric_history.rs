@@ -268,7 +268,7 @@ fn a_baseline_of_other_nodes_is_inconclusive_and_a_lost_value_of_a_measured_node
     let others = by(&of_nodes(&[5, 6, 7, 8, 9, 10], 99));
     assert_eq!(others.verdict, Verdict::Inconclusive);
     assert_eq!(codes(&others), ["NOT_MEASURED", "PAST_INCOMPLETE"]);
-    // Two GPUs of one node, of which one has no value.
+    // Two GPUs of one node; one has no value.
     let gpus = |count: u32| {
         let mut reading = run((0..count).map(|gpu| (gpu, 100_000.0)));
         for (gpu, metric) in (0..).zip(&mut reading.metrics) {

@@ -261,8 +261,7 @@ fn the_library_judges_a_device_by_its_name() {
     assert!(busy.reasons[0].text.contains("1490 GB/s by more than 10.0 % (H100 SXM: "), "{:?}", busy.reasons);
     let healthy = read(&sample("h100-1.json"));
     assert_eq!(by(&healthy, bounded("nvbandwidth.device_local_copy")).verdict, Verdict::Pass);
-    // The library has no reference for a metric without a value, for another device, and for several devices of which the subject names
-    // none.
+    // The library has no reference for a metric without a value, for another device, and for several devices if the subject names none.
     assert_eq!(codes(&by(&healthy, bounded("nvbandwidth.host_device_latency_sm"))), ["NO_DEVICE_REFERENCE"]);
     let mut other = healthy.clone();
     other.gpus[0].name = Some("NVIDIA H100 PCIe".to_owned());

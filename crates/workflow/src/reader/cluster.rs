@@ -17,7 +17,7 @@ use crate::{
 const REQUIRED_BY_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
 /// Substitutions that every destroy config must declare.
 const REQUIRED_BY_DESTROY: [&str; 1] = ["_CLUSTER"];
-/// Maximum time for which a part is kept.
+/// Maximum retention period of a part.
 const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
 
 impl WorkflowReader<'_> {
