@@ -57,7 +57,7 @@ pub async fn export(
 pub async fn handover(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let document = handover_of(&data, run).await?;
     let nothing =
-        || CliError::usage(format!("{run} has no benchmark and no checks, so it has no hand-over document"));
+        || CliError::usage(format!("{run} has no benchmark and no checks, so it has no hand-over document; `burnin show {run}` prints its report"));
     print_plain(&document.ok_or_else(nothing)?);
     Ok(Exit::Pass)
 }

@@ -122,10 +122,10 @@ fn retest_workflow(
     partners: &[String],
 ) -> Result<Workflow, String> {
     let Some(ClusterSpec::Existing { system, name }) = &source.cluster else {
-        return Err(format!("{}: expected a workflow on the existing cluster {cluster}", source.name));
+        return Err(format!("{}: expected a workflow on the existing cluster {cluster}; name one with --workflow", source.name));
     };
     if name != cluster {
-        return Err(format!("{}: expected a workflow on {cluster}, found one on {name}", source.name));
+        return Err(format!("{}: expected a workflow on {cluster}, found one on {name}; name another with --workflow", source.name));
     }
     let every =
         |check| source.benchmark_of(check).map(|it| it.program.command().map(|command| command.every));

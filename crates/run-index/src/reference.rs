@@ -98,7 +98,7 @@ fn measured(
         return Err(format!("its verdict is {}; only a run that passed can be a reference", reached.verdict));
     }
     if state.workflow.benchmark.as_ref().is_some_and(|benchmark| benchmark.baseline.is_some()) {
-        return Err(format!("{own} states a baseline in `benchmark.baseline`, which has priority"));
+        return Err(format!("{own} states a baseline in `benchmark.baseline`, which has priority; remove it to pin a run"));
     }
     let fingerprint = Fingerprint(reached.fingerprint.clone());
     let baseline = match (source, report.judged_by()) {
@@ -124,11 +124,11 @@ fn repeated(baseline: &Baseline) -> Result<Baseline, String> {
 }
 
 fn itself(reading: Option<&Reading>, fingerprint: Fingerprint) -> Result<Baseline, String> {
-    let reading = reading.ok_or("it has no measurements")?;
+    let reading = reading.ok_or("it has no measurements; pin another run")?;
     learn(&[Healthy { reading, fingerprint }]).map_err(|error| match error {
         Unlearnable::Unfit { why, .. } => why,
         Unlearnable::Nothing | Unlearnable::Mixed { .. } | Unlearnable::Unrepeated { .. } => {
-            "it has no measurements".to_owned()
+            "it has no measurements; pin another run".to_owned()
         }
     })
 }

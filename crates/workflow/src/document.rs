@@ -433,10 +433,10 @@ impl<'a> DocumentBuilder<'a> {
             let key = match event {
                 Event::MappingEnd => return Ok(Value::Object(map)),
                 Event::Scalar(key, ..) if key.len() > MAX_KEY => {
-                    return Err(broken(&span, field, &format!("a key is longer than {MAX_KEY} bytes")));
+                    return Err(broken(&span, field, &format!("a key is longer than {MAX_KEY} bytes; shorten it")));
                 }
                 Event::Scalar(key, ..) => key.into_owned(),
-                _ => return Err(broken(&span, field, "a key must be a string")),
+                _ => return Err(broken(&span, field, "a key must be a string; write `name: value`")),
             };
             let child = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
             // Report the position of the key rather than that of the value.

@@ -119,7 +119,7 @@ impl WorkflowReader<'_> {
                     ),
                 );
             } else if span.0.is_zero() || span.0 > LONGEST_KEPT {
-                self.complain(&field, "expected a span from 1s to 366d".to_owned());
+                self.complain(&field, format!("expected a span from 1s to 366d, found {span}"));
             }
         }
     }

@@ -135,7 +135,7 @@ async fn a_node_that_burnin_drained_returns_to_service() {
         .unwrap();
     let refused = jobs.return_node(&cluster, "theirs").await;
     assert!(
-        matches!(&refused, Err(PortError::Permanent(why)) if why.message == "theirs is cordoned, without a reason"),
+        matches!(&refused, Err(PortError::Permanent(why)) if why.message == "theirs is cordoned, without a reason; uncordon it with `kubectl uncordon theirs`"),
         "{refused:?}"
     );
     let path = bed.root.path().join("kubeconfig").display().to_string();

@@ -232,7 +232,7 @@ async fn a_node_is_drained_and_returned_with_the_roles_of_the_manifest() {
     real.kubectl("cordon node-1");
     let kept = jobs.return_node(&cluster, "node-1").await;
     assert!(
-        matches!(&kept, Err(PortError::Permanent(why)) if why.message == "node-1 is cordoned, without a reason"),
+        matches!(&kept, Err(PortError::Permanent(why)) if why.message == "node-1 is cordoned, without a reason; uncordon it with `kubectl uncordon node-1`"),
         "{kept:?}"
     );
     real.kubectl("uncordon node-1");
