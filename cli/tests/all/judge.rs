@@ -387,7 +387,7 @@ fn many_logs_are_summarised_with_the_worst_first() {
         "run-14.log",
     ];
     assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{text}");
-    assert_eq!(text.matches("✓").count(), 14, "one line for each log: {text}");
+    assert_eq!(text.matches("✓").count(), 14, "each passed log has one line: {text}");
 
     let json = document(&burnin(&["judge", "--baseline", &save, "--output", "json", logs.to_str().unwrap()]));
     assert_eq!(json["totals"], serde_json::json!({"logs": 16, "pass": 14, "fail": 1, "inconclusive": 1}));
@@ -397,7 +397,7 @@ fn many_logs_are_summarised_with_the_worst_first() {
     assert!(rows[20]["slowdown"].as_f64().unwrap() > 0.9 && rows[20]["below"][0] == "baseline", "{slow:#}");
     let page = burnin(&["judge", "--baseline", &save, "--output", "html", logs.to_str().unwrap()]);
     let page = String::from_utf8(page.stdout).unwrap();
-    assert_eq!(page.matches("<svg class=\"multiple\"").count(), 15, "one curve for each log with a table");
+    assert_eq!(page.matches("<svg class=\"multiple\"").count(), 15, "each log with a table has one curve");
     assert!(page.find("run-13.log: 170 of 341").unwrap() < page.find("run-14.log: 340 of 341").unwrap());
     let nothing = folder.path().join("nothing");
     std::fs::create_dir(&nothing).unwrap();

@@ -41,7 +41,7 @@ fn a_full_output_device_does_not_change_the_result_of_a_run() {
 
     let lab = Lab::new("export BURNIN_FAULT=corrupt:1", "");
     let output = lab.command(&["run", "w.yaml"]).stdout(full()).stderr(Stdio::piped()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "the verdict's");
+    assert_eq!(output.status.code(), Some(1), "the exit code is that of the verdict");
     assert!(text(&output.stderr).contains("cannot write standard output: No space left"));
 }
 

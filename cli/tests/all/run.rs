@@ -238,7 +238,7 @@ availableSecrets:
     assert!(log.contains("token: ***") && log.contains("length: 15"), "{log}");
     let found = Command::new("grep").args(["-rl", "hunter2"]).arg(lab.data()).output().unwrap();
     let found = String::from_utf8(found.stdout).unwrap();
-    assert_eq!(found.trim(), lab.data().join("secrets/registry-token").display().to_string(), "nowhere else");
+    assert_eq!(found.trim(), lab.data().join("secrets/registry-token").display().to_string(), "only the secret's own file contains it");
 }
 
 /// A build that prints undeclared secrets: a token, and the content of a file in `secrets/`.

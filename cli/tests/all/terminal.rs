@@ -163,7 +163,7 @@ fn followed_logs_show_a_running_job_until_the_run_is_closed() {
     let text = String::from_utf8(followed.stdout).unwrap();
     assert_eq!(followed.status.code(), Some(0), "{}", String::from_utf8_lossy(&followed.stderr));
     assert!(text.contains("==> 1/node-0.log <==\n"), "{text}");
-    assert_eq!(text.matches("Avg bus bandwidth").count(), 1, "every line once: {text}");
+    assert_eq!(text.matches("Avg bus bandwidth").count(), 1, "every line is printed once: {text}");
     assert!(run.wait().unwrap().success());
     // The output for a closed run is the same, and the command ends.
     let again = lab.burnin(&["logs", "latest", "--follow"]);

@@ -39,23 +39,23 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
     for length in 0..log.len() {
         let cut = nccl::read_bytes(&log[..length]);
         let cut_rows = rows(&cut);
-        assert!(cut_rows.len() <= whole_rows.len(), "{name}: surplus rows after a cut at byte {length}");
+        assert!(cut_rows.len() <= whole_rows.len(), "{name}: a cut at byte {length} adds rows");
         if let Some((last, before)) = cut_rows.split_last() {
-            assert_eq!(before[..], whole_rows[..before.len()], "{name}: a row changed at byte {length}");
+            assert_eq!(before[..], whole_rows[..before.len()], "{name}: a cut at byte {length} changes a row");
             let whole = whole_rows[before.len()];
-            assert!(is_left_of(last, whole), "{name} at byte {length}: {last:?} of {whole:?}");
+            assert!(is_left_of(last, whole), "{name}: a cut at byte {length} changes the last row from {whole:?} to {last:?}");
             kept |= last.partial.is_some();
         }
         let early = summary.is_none_or(|summary| length <= summary);
-        assert!(!early || cut.ended != LogEnd::Complete, "{name}: complete after a cut at byte {length}");
+        assert!(!early || cut.ended != LogEnd::Complete, "{name}: the log cut at byte {length} is complete");
         for (table, whole) in cut.tables.iter().zip(&whole.tables) {
             let average = table.average_busbw;
             assert!(
                 average.is_none() || average == whole.average_busbw,
-                "{name}: {average:?} at byte {length}"
+                "{name}: a cut at byte {length} changes the average to {average:?}"
             );
             assert!(table.devices.len() <= whole.devices.len());
-            assert_eq!(table.devices[..], whole.devices[..table.devices.len()], "{name} at byte {length}");
+            assert_eq!(table.devices[..], whole.devices[..table.devices.len()], "{name}: a cut at byte {length} changes a Rank line");
         }
     }
     let both = whole_rows.iter().any(|row| row.out_of_place.is_some() && row.in_place.is_some());
@@ -312,7 +312,7 @@ fn a_count_wider_than_its_column_is_not_cut() {
         for length in 0..log.len() {
             let reading = nccl::read_bytes(&log.as_bytes()[..length]);
             for half in rows(&reading).iter().flat_map(|row| [row.out_of_place, row.in_place]).flatten() {
-                assert_eq!(half.wrong, Some(count), "at byte {length}");
+                assert_eq!(half.wrong, Some(count), "a cut at byte {length} changes the count");
             }
         }
     }
@@ -332,7 +332,7 @@ fn json_cut_at_any_byte_invents_no_number() {
     for length in 0..short.len() {
         let cut = nccl::read_bytes(&short.as_bytes()[..length]);
         sane(&cut);
-        assert_ne!(cut.ended, LogEnd::Complete, "at byte {length}");
+        assert_ne!(cut.ended, LogEnd::Complete, "the log cut at byte {length} is complete");
         for (cut, whole) in rows(&cut).into_iter().zip(rows(&whole)) {
             let spread = |half: Option<Half>| half.map(|half| Half { iterations: None, ..half });
             let plain = |row: &Row| Row {

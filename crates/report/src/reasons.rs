@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_code_has_its_meaning_and_next_step() {
-        let [entry] = &entries("UNCHECKED")[..] else { panic!("one entry") };
+        let [entry] = &entries("UNCHECKED")[..] else { panic!("expected one entry") };
         assert_eq!((entry.weighs.as_str(), entry.action.as_str()), ("inconclusive", "set `check: true`"));
         assert_eq!(
             entries("BELOW_FLOOR").iter().map(|entry| entry.metrics).collect::<Vec<_>>(),

@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(names, ["c", "b", "a"]);
         assert_eq!(values.nodes[0].findings[0].line, 9);
         assert_eq!(values.nodes[1].worst, Some(("memory.copy".to_owned(), 0.1)));
-        let [metric] = &values.metrics[..] else { panic!("one metric: {:?}", values.metrics) };
+        let [metric] = &values.metrics[..] else { panic!("expected one metric, found {:?}", values.metrics) };
         assert_eq!((metric.name.as_str(), metric.value), ("memory.copy", 100.0));
     }
 

@@ -170,7 +170,7 @@ fn versions_and_settings_that_change_during_the_job_are_findings() {
     let gone = after(&load, "settings nvidia=580.159.04", "settings other=1");
     assert_eq!(findings(&gone).len(), 2, "one setting is absent before, another one after the job");
     let without = load.replace(" after settings ", " after other ");
-    assert_eq!(findings(&without), [], "a log of an earlier version");
+    assert_eq!(findings(&without), [], "a log of an earlier version has no settings after the job");
     let late = with_line(&without, "after", "settings", "no response within 1.5 s");
     assert_eq!(node(&late).missing, ["settings after the job: no response within 1.5 s"]);
     assert_eq!(findings(&late), []);
@@ -279,7 +279,7 @@ fn inactive_nvlinks_are_findings_even_if_inactive_before_the_job() {
         found.iter().all(|(code, severity, _)| code == "NVLINK_DOWN" && *severity == Severity::Configuration)
     );
     let cards = every.replace("H100 80GB HBM3", "H100 PCIe").replace("No, Completed", "No, N/A");
-    assert_eq!(findings(&cards), [], "cards without a bridge");
+    assert_eq!(findings(&cards), [], "inactive links of cards without a bridge are not findings");
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn pcie_replays_above_the_maximum_rate_are_findings() {
         }
         log
     };
-    assert_eq!(findings(&with(61, 16, 0)), [], "two minutes");
+    assert_eq!(findings(&with(61, 16, 0)), [], "16 replays in two minutes are not a finding");
     assert_eq!(findings(&with(61, 17, 0)), one("PCIE_REPLAYS", Severity::Unknown, GPU_1));
     assert_eq!(findings(&with(600, 0, 1)), one("PCIE_REPLAYS", Severity::Unknown, GPU_1));
     let found = node(&with(60, 90, 0)).findings;
@@ -514,7 +514,7 @@ fn nvidia_smi_without_output_after_the_job_is_a_finding() {
     let rows = |line: &&str| !line.contains("after gpus 0,") && !line.contains("after gpus 1,");
     let silent: String = load.lines().filter(rows).map(|line| line.to_owned() + "\n").collect();
     assert_eq!(findings(&silent), one("SMI_ERROR", Severity::Unknown, "node vm"));
-    assert_eq!(node(&silent).gpus.len(), 2, "the GPUs before the job");
+    assert_eq!(node(&silent).gpus.len(), 2, "the GPUs are those before the job");
 }
 
 #[test]

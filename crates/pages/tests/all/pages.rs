@@ -238,7 +238,7 @@ async fn the_suspects_of_a_verdict_are_those_of_its_record() {
     // A full list, and the empty one of an earlier version.
     for count in [100, 0] {
         let found = states(count, Some(stored.clone())).await;
-        assert_eq!(found.len(), 120, "{count} in the record");
+        assert_eq!(found.len(), 120, "all suspects are listed with {count} in the record");
         assert!(found.iter().all(|node| node.changes[0].evidence == ["gpu 3: gemm"]), "{found:?}");
     }
 }

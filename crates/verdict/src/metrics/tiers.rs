@@ -108,8 +108,8 @@ mod tests {
         let (middle, spread) = found.middle(&[7_072.0, 7_230.0, 7_230.0, 7_230.0, 7_072.0]);
         assert!(middle == 7_230.0 && spread < 1e-9, "{middle} {spread}");
         assert_eq!(healthy(Some(found), 7_230.0, 7_071.0), found.other(7_230.0));
-        assert_eq!(healthy(Some(found), 7_230.0, 7_160.0), 7_230.0, "nearer to its own level");
-        assert_eq!(healthy(Some(found), 7_230.0, 6_900.0), 7_230.0, "at no level");
+        assert_eq!(healthy(Some(found), 7_230.0, 7_160.0), 7_230.0, "the value is nearer to its own level");
+        assert_eq!(healthy(Some(found), 7_230.0, 6_900.0), 7_230.0, "the value is at neither level");
     }
 
     #[test]
@@ -122,8 +122,8 @@ mod tests {
             .into_iter()
             .map(|run| run.into_iter().map(|it| if it < 7_100.0 { 6_900.0 } else { it }).collect())
             .collect();
-        assert_eq!(tiers(&far, 1.0), None, "a distance of 4.5 %");
-        assert_eq!(tiers(&alternating(), 100.0), None, "neighbouring printed values");
+        assert_eq!(tiers(&far, 1.0), None, "levels 4.5 % apart are not tiers");
+        assert_eq!(tiers(&alternating(), 100.0), None, "neighbouring printed values are not tiers");
         assert_eq!(tiers(&[], 1.0), None);
         assert_eq!(tiers(&[vec![1.0; 9]], 0.0), None);
     }

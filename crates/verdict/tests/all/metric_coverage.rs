@@ -63,7 +63,7 @@ fn the_reason_names_the_links_ranks_and_nodes_without_a_value() {
     let ranks = |numbers: &[u32]| reading(numbers.iter().map(|number| rank(*number)).collect());
     let expected = "copy is measured for 3 instead of 5 subjects: rank 2; rank 4";
     assert_eq!(text(&ranks(&[0, 3, 1]), 5), expected);
-    assert_eq!(text(&ranks(&[0, 9]), 5), "copy is measured for 2 instead of 5 subjects", "another numbering");
+    assert_eq!(text(&ranks(&[0, 9]), 5), "copy is measured for 2 instead of 5 subjects", "ranks with another numbering are not named");
     let other = |name: &str| Metric { name: "load".into(), ..of(Scope::Node, node(name)) };
     let nodes = vec![of(Scope::Node, node("n1")), other("n1"), other("n2"), of(Scope::Node, node("n3"))];
     assert_eq!(text(&reading(nodes), 3), "copy is measured for 2 instead of 3 subjects: node n2");
@@ -129,7 +129,7 @@ fn a_gpu_that_every_log_lacks_is_inconclusive_if_the_settings_state_it() {
     assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["NOT_MEASURED"]));
     let text = &judgement.reasons[0].text;
     assert!(text.contains("7 of 8 GPUs of node n1; 7 of 8 GPUs of node n2"), "{text}");
-    assert!(text.contains("`subjects`"), "the way to permit it: {text}");
+    assert!(text.contains("`subjects`"), "the reason names the criterion that permits missing GPUs: {text}");
     // The scheduler chose the nodes when the job started.
     let any = [node("any-0", 8, 8), node("any-1", 8, 8)];
     assert_eq!(on_cluster(&seven, (&any, Every::Node), floor()).verdict, Verdict::Inconclusive);

@@ -111,7 +111,7 @@ fn a_lasting_change_of_a_metric_fails_or_is_shown_like_a_change_of_the_plateau()
             || drifted.starts_with("in the last 4 runs gemm is 0.9"),
         "{drifted}"
     );
-    assert!(last.suspects.is_empty(), "all subjects together: {:?}", last.suspects);
+    assert!(last.suspects.is_empty(), "a decline of all subjects names no suspect: {:?}", last.suspects);
 
     let small = nights(&mut random, &[[1.0; 10].as_slice(), &[0.996; 12]].concat());
     let last = small.last().unwrap();

@@ -315,7 +315,7 @@ fn cluster_steps_must_use_substitutions_and_write_results() {
     write(config(all, "cluster.json"), config("_CLUSTER: ''", "gone.json"));
     let resolved = resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
     let system = resolved.workflow.cluster.as_ref().unwrap().system();
-    let spec = cluster_deployed::Deployed::of(system).expect("a deployed cluster");
+    let spec = cluster_deployed::Deployed::of(system).expect("the cluster is deployed");
     assert_eq!((resolved.archives.len(), system.nodes()), (1, 2), "one source folder gives one archive");
     assert_eq!(spec.deploy.source, spec.destroy.source);
 
@@ -376,7 +376,7 @@ fn invalid_fields_of_a_kubernetes_cluster_are_reported_by_name() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/kubernetes-cpu.yaml");
     let resolved = resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
     let Some(ClusterSpec::Existing { system, .. }) = resolved.workflow.cluster else {
-        panic!("an existing cluster")
+        panic!("expected an existing cluster")
     };
     let layout = clusters::layout(&system).unwrap();
     assert_eq!((system.kind(), layout.nodes, layout.gpus_per_node), ("kubernetes", 4, None));

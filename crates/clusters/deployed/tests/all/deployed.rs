@@ -169,7 +169,7 @@ async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
     assert_eq!(
         String::from_utf8_lossy(&labels),
         format!("a-run {seconds}\n"),
-        "labels in the cluster's folder of the bucket"
+        "the cluster's folder of the bucket contains the labels"
     );
     assert_eq!(world.has(), [order.name.as_str()]);
     let deleted = world.delete(&order.name).await.unwrap();
@@ -301,7 +301,7 @@ async fn teardowns_are_retried_with_growing_delays_until_no_resource_is_left() {
         world.delete(&order.name).await.unwrap_err();
         let why = world.delete(&order.name).await.unwrap_err();
         assert!(why.contains(&format!("{failed} teardowns failed; the next at")), "{why}");
-        assert_eq!((count(), world.has().len()), (failed, 1), "no haste");
+        assert_eq!((count(), world.has().len()), (failed, 1), "no teardown starts before the delay ends");
         world.clock.advance(Span::from_secs(pause - 1));
         assert!(world.delete(&order.name).await.is_err());
         world.clock.advance(Span::from_secs(1));
@@ -481,7 +481,7 @@ async fn kept_parts_in_use_are_not_released() {
     };
     assert!(matches!(released, Some(Swept { fate: Fate::Gone(_), .. })), "{released:?}");
     assert_eq!(world.has(), Vec::<String>::new());
-    assert_eq!(release(&world.clusters, &kept).await.unwrap(), None, "no longer listed");
+    assert_eq!(release(&world.clusters, &kept).await.unwrap(), None, "the released parts are not listed");
     assert_eq!(release(&world.clusters, "never").await.unwrap(), None);
 }
 

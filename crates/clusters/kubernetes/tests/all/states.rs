@@ -112,7 +112,7 @@ fn every_line_of_the_recorded_watches_is_read() {
                     reserved += usize::from(workload.holds("QuotaReserved").is_some());
                     workload.metadata.uid
                 }
-                other => panic!("{name}: objects of an unknown kind, {other}"),
+                other => panic!("{name}: expected objects of a known kind, found {other}"),
             };
             assert_eq!(uid.as_deref(), object["metadata"]["uid"].as_str(), "{name}: {line}");
             *read.entry(kind.to_owned()).or_default() += 1;
