@@ -5,9 +5,14 @@ terraform_stand_in() {
     echo "skipped: terraform fmt and plan, because terraform is missing; install 1.9 or later from developer.hashicorp.com/terraform/install"
     return 1
   fi
-  cmp -s tests/terraform/requirements.txt "$stand_in/requirements.txt" && return
-  if ! { python3 -m venv --clear "$stand_in" && "$stand_in/bin/pip" install --quiet --disable-pip-version-check -r tests/terraform/requirements.txt &&
-    cp tests/terraform/requirements.txt "$stand_in/"; }; then
+  mkdir -p .tools
+  # Of the gates that run at the same time one installs it, and the others wait.
+  if ! (
+    flock 9
+    cmp -s tests/terraform/requirements.txt "$stand_in/requirements.txt" && exit
+    python3 -m venv --clear "$stand_in" && "$stand_in/bin/pip" install --quiet --disable-pip-version-check -r tests/terraform/requirements.txt &&
+      cp tests/terraform/requirements.txt "$stand_in/"
+  ) 9>.tools/terraform.lock; then
     echo "skipped: terraform plan, because tests/terraform/requirements.txt cannot be installed"
     return 1
   fi

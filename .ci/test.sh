@@ -5,15 +5,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt build style rooms deny docs schemas unit sim rehearsal dashboard images delivery
-  infra slurm ansible chart package hosts kill bigquery gateway kubernetes quickstart)
+gates=(setup fmt build style rooms deny docs schemas unit sim rehearsal dashboard
+  infra slurm ansible chart package hosts kill bigquery gateway images delivery kubernetes quickstart)
 (($# == 0)) || gates=("$@")
 # These gates mostly wait for daemons. After `build`, each line runs in the background, one gate after the other.
 # Their packages are installed by `setup`, because two gates cannot install packages at the same time. quickstart runs alone: it has a time
 # limit.
 lanes=(
   "infra ansible hosts gateway"
-  "slurm chart kill bigquery package"
+  "slurm chart kill bigquery package images delivery"
 )
 export BURNIN_GATES="${gates[*]}"
 # Only the imported modules of Python packages are worth compiling. Options of pip that begin with `no` take a false value.
