@@ -5,14 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt build style rooms deny docs schemas unit sim rehearsal dashboard
-  infra slurm ansible chart package hosts kill bigquery gateway images delivery kubernetes quickstart)
+gates=(setup fmt build style rooms deny docs schemas unit sim rehearsal
+  infra slurm ansible chart package hosts kill bigquery gateway dashboard images delivery kubernetes quickstart)
 (($# == 0)) || gates=("$@")
-# These gates mostly wait for daemons. After `build`, each line runs in the background, one gate after the other.
+# These gates mostly wait for daemons and a browser. After `build`, each line runs in the background, one gate after the other.
 # Their packages are installed by `setup`, because two gates cannot install packages at the same time. quickstart runs alone: it has a time
 # limit.
 lanes=(
-  "infra ansible hosts gateway"
+  "infra ansible hosts gateway dashboard"
   "slurm chart kill bigquery package images delivery"
 )
 export BURNIN_GATES="${gates[*]}"

@@ -60,7 +60,12 @@ pub struct DataFolder {
 impl DataFolder {
     /// Opens a data folder; creates it if absent.
     pub fn open(root: &Path) -> Result<Self, CliError> {
-        let cannot = |error: io::Error| CliError::usage(format!("data folder {}: {error}; correct it, or name another with --data", root.display()));
+        let cannot = |error: io::Error| {
+            CliError::usage(format!(
+                "data folder {}: {error}; correct it, or name another with --data",
+                root.display()
+            ))
+        };
         fs::create_dir_all(root).map_err(cannot)?;
         // Processes that outlive this process need an absolute path.
         let root = root.canonicalize().map_err(cannot)?;
@@ -82,7 +87,12 @@ impl DataFolder {
 
     /// Opens an existing data folder for reading. Creates nothing: the folder may be on a read-only medium.
     pub fn open_existing(root: &Path) -> Result<Self, CliError> {
-        let cannot = |error: io::Error| CliError::usage(format!("data folder {}: {error}; correct it, or name another with --data", root.display()));
+        let cannot = |error: io::Error| {
+            CliError::usage(format!(
+                "data folder {}: {error}; correct it, or name another with --data",
+                root.display()
+            ))
+        };
         let root = root.canonicalize().map_err(cannot)?;
         let store: Arc<dyn Store> = Arc::new(FolderStore::existing(&root));
         let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));

@@ -56,8 +56,11 @@ pub async fn export(
 /// Prints the hand-over document of a run.
 pub async fn handover(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let document = handover_of(&data, run).await?;
-    let nothing =
-        || CliError::usage(format!("{run} has no benchmark and no checks, so it has no hand-over document; `burnin show {run}` prints its report"));
+    let nothing = || {
+        CliError::usage(format!(
+            "{run} has no benchmark and no checks, so it has no hand-over document; `burnin show {run}` prints its report"
+        ))
+    };
     print_plain(&document.ok_or_else(nothing)?);
     Ok(Exit::Pass)
 }

@@ -105,7 +105,9 @@ impl GroupTest {
         let stated = usize::from(self.degraded.is_some()) + usize::from(self.value.is_some());
         if let Some(log) = &self.log {
             if stated > 0 {
-                return Err("expected either `degraded`, `value` or `log`, found several; keep one".to_owned());
+                return Err(
+                    "expected either `degraded`, `value` or `log`, found several; keep one".to_owned()
+                );
             }
             let read = measured::GroupLog::read(log, reference)?;
             let degraded = match (read.value, reference) {
@@ -133,7 +135,9 @@ impl GroupTest {
                 ));
             }
             (Some(_), Some(_), _) => {
-                return Err("expected either `degraded`, `value` or `log`, found several; keep one".to_owned());
+                return Err(
+                    "expected either `degraded`, `value` or `log`, found several; keep one".to_owned()
+                );
             }
             (None, None, _) => {
                 return Err("expected either `degraded`, `value` or `log`, found none; add one".to_owned());

@@ -287,7 +287,10 @@ fn table<'a>(
 ) -> Result<(&'a Table, Fingerprint), CliError> {
     let [table] = reading.tables.as_slice() else {
         let tables = reading.tables.len();
-        return Err(CliError::usage(format!("{}: expected one table, found {tables}; compare logs with one table each", log.display())));
+        return Err(CliError::usage(format!(
+            "{}: expected one table, found {tables}; compare logs with one table each",
+            log.display()
+        )));
     };
     Ok((table, Fingerprint::of(&RunEvidence::of(reading, clues))))
 }

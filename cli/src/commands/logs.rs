@@ -58,7 +58,10 @@ fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Cl
         }
         if kind.is_dir() {
             if depth == 0 {
-                return Err(CliError::usage(format!("{}: more than {DEEPEST} folders deep; name a folder below it", path.display())));
+                return Err(CliError::usage(format!(
+                    "{}: more than {DEEPEST} folders deep; name a folder below it",
+                    path.display()
+                )));
             }
             below(&path, depth - 1, found)?;
         } else if path.is_file() {

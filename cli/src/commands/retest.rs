@@ -79,7 +79,9 @@ fn chosen<'a>(known: &'a Nodes, request: &'a RetestRequest) -> Result<Vec<&'a No
         }
         [] => {
             let nodes = request.nodes.join(", ");
-            Err(CliError::usage(format!("{nodes}: these nodes are not of one cluster; re-test each cluster separately")))
+            Err(CliError::usage(format!(
+                "{nodes}: these nodes are not of one cluster; re-test each cluster separately"
+            )))
         }
         several => {
             let clusters = several.join(", ");
@@ -122,10 +124,16 @@ fn retest_workflow(
     partners: &[String],
 ) -> Result<Workflow, String> {
     let Some(ClusterSpec::Existing { system, name }) = &source.cluster else {
-        return Err(format!("{}: expected a workflow on the existing cluster {cluster}; name one with --workflow", source.name));
+        return Err(format!(
+            "{}: expected a workflow on the existing cluster {cluster}; name one with --workflow",
+            source.name
+        ));
     };
     if name != cluster {
-        return Err(format!("{}: expected a workflow on {cluster}, found one on {name}; name another with --workflow", source.name));
+        return Err(format!(
+            "{}: expected a workflow on {cluster}, found one on {name}; name another with --workflow",
+            source.name
+        ));
     }
     let every =
         |check| source.benchmark_of(check).map(|it| it.program.command().map(|command| command.every));

@@ -313,7 +313,9 @@ async fn watch(
             }
         }
         if states.changed().await.is_err() {
-            let why = format!("the conductor stopped before the end of {run}; continue with `burnin run --resume {run}`");
+            let why = format!(
+                "the conductor stopped before the end of {run}; continue with `burnin run --resume {run}`"
+            );
             return Err(CliError::new(why, Exit::Infrastructure));
         }
     }

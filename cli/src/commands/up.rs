@@ -86,7 +86,9 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
     let stop = shutdown::on_signal().map_err(CliError::infrastructure)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await;
     let port = options.port;
-    let listener = listener.map_err(|error| CliError::usage(format!("--port {port}: cannot listen on 127.0.0.1: {error}; name another port")))?;
+    let listener = listener.map_err(|error| {
+        CliError::usage(format!("--port {port}: cannot listen on 127.0.0.1: {error}; name another port"))
+    })?;
     let address = listener.local_addr().map_err(CliError::infrastructure)?;
 
     let view = Arc::new(data.view());

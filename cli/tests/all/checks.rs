@@ -455,7 +455,11 @@ fn a_killed_soak_resumes_and_repeats_its_checks_for_its_duration() {
     assert!(shown.contains("PASS") && shown.contains("soak: "), "{shown}");
     assert_eq!(lab.burnin(&["show", id, "--check", "b@99"]).status.code(), Some(64));
     let logs = String::from_utf8(lab.burnin(&["logs", id, "--check", "a@3"]).stdout).unwrap();
-    assert_eq!(logs.matches("gpu 0: 1000 GB/s").count(), 3, "one round of the check has three values: {logs}");
+    assert_eq!(
+        logs.matches("gpu 0: 1000 GB/s").count(),
+        3,
+        "one round of the check has three values: {logs}"
+    );
     lab.assert_nothing_left();
 }
 

@@ -107,7 +107,10 @@ fn every_kind_loads_without_a_warning_and_has_a_plan() {
         assert_eq!(text(&checked.stderr), "", "{kind}");
         let plan = home.burnin(&["plan", &named]);
         assert!(plan.status.success() && text(&plan.stdout).contains("  job "), "{}", text(&plan.stdout));
-        assert!(valid_by_their_schemas(&home.files()) >= 2, "{kind}: expected a workflow and criteria that are valid by their schemas");
+        assert!(
+            valid_by_their_schemas(&home.files()) >= 2,
+            "{kind}: expected a workflow and criteria that are valid by their schemas"
+        );
         let drafts = fs::read_dir(home.path("work")).unwrap().count();
         assert_eq!(drafts, 1, "{kind}: only the folder of the workflows remains");
     }

@@ -75,7 +75,11 @@ fn a_run_lists_and_reads_its_ledger_rarely() {
     };
     let (creates, lists, reads) = (requests("Create"), requests("List"), requests("Read"));
     assert_eq!(creates.len(), 12, "each record is created by one request:\n{log}");
-    assert!((12..=40).contains(&lists.len()), "expected 12 to 40 list requests to the ledger, found {}", lists.len());
+    assert!(
+        (12..=40).contains(&lists.len()),
+        "expected 12 to 40 list requests to the ledger, found {}",
+        lists.len()
+    );
     assert!(reads.len() <= 30, "expected at most 30 reads of records, found {}", reads.len());
     let again: Vec<_> = reads.iter().filter(|read| read.contains("found=true")).collect();
     assert!(again.is_empty(), "this process wrote every record: {again:?}");
@@ -136,7 +140,10 @@ fn with_one_gpu_and_no_nccl_tests_the_quickstart_measures_the_cpu_ring() {
         let logs = lab.data().join("artefacts").join(document["run"].as_str().unwrap());
         assert_eq!(fs::read_dir(logs.join("logs/1/1")).unwrap().count(), 4, "each of four nodes has a log");
         let build = fs::read_to_string(logs.join("image/1/build.log")).unwrap();
-        assert!(build.contains("no GPU, or nccl-tests is not on the PATH"), "the build log gives the reason: {build}");
+        assert!(
+            build.contains("no GPU, or nccl-tests is not on the PATH"),
+            "the build log gives the reason: {build}"
+        );
     }
     lab.assert_nothing_left();
 }
@@ -238,7 +245,11 @@ availableSecrets:
     assert!(log.contains("token: ***") && log.contains("length: 15"), "{log}");
     let found = Command::new("grep").args(["-rl", "hunter2"]).arg(lab.data()).output().unwrap();
     let found = String::from_utf8(found.stdout).unwrap();
-    assert_eq!(found.trim(), lab.data().join("secrets/registry-token").display().to_string(), "only the secret's own file contains it");
+    assert_eq!(
+        found.trim(),
+        lab.data().join("secrets/registry-token").display().to_string(),
+        "only the secret's own file contains it"
+    );
 }
 
 /// A build that prints undeclared secrets: a token, and the content of a file in `secrets/`.

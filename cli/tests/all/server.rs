@@ -75,7 +75,10 @@ fn commands_on_a_server_behave_like_local_ones() {
     ] {
         assert_eq!(on_server(arguments), ended(&lab.burnin(arguments)), "{arguments:?}");
     }
-    assert!(on_server(&["logs", &run, log]).1.contains("nThread"), "the server returns the content of the log");
+    assert!(
+        on_server(&["logs", &run, log]).1.contains("nThread"),
+        "the server returns the content of the log"
+    );
 
     // Ages change between two calls.
     let explained = on_server(&["explain", &run]);

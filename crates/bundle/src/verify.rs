@@ -69,7 +69,10 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
     let contents: Contents = serde_json::from_slice(&body)
         .map_err(|error| InvalidBundle::NoBundle(format!("{CONTENTS}: {error}")))?;
     if contents.schema != SCHEMA {
-        return Err(InvalidBundle::NoBundle(format!("{CONTENTS}: expected the schema {SCHEMA}, found {}", contents.schema)));
+        return Err(InvalidBundle::NoBundle(format!(
+            "{CONTENTS}: expected the schema {SCHEMA}, found {}",
+            contents.schema
+        )));
     }
     signed(&contents, &body, &signature, trusted)?;
     names(&contents)?;

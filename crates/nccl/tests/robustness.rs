@@ -41,9 +41,16 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
         let cut_rows = rows(&cut);
         assert!(cut_rows.len() <= whole_rows.len(), "{name}: a cut at byte {length} adds rows");
         if let Some((last, before)) = cut_rows.split_last() {
-            assert_eq!(before[..], whole_rows[..before.len()], "{name}: a cut at byte {length} changes a row");
+            assert_eq!(
+                before[..],
+                whole_rows[..before.len()],
+                "{name}: a cut at byte {length} changes a row"
+            );
             let whole = whole_rows[before.len()];
-            assert!(is_left_of(last, whole), "{name}: a cut at byte {length} changes the last row from {whole:?} to {last:?}");
+            assert!(
+                is_left_of(last, whole),
+                "{name}: a cut at byte {length} changes the last row from {whole:?} to {last:?}"
+            );
             kept |= last.partial.is_some();
         }
         let early = summary.is_none_or(|summary| length <= summary);
@@ -55,7 +62,11 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
                 "{name}: a cut at byte {length} changes the average to {average:?}"
             );
             assert!(table.devices.len() <= whole.devices.len());
-            assert_eq!(table.devices[..], whole.devices[..table.devices.len()], "{name}: a cut at byte {length} changes a Rank line");
+            assert_eq!(
+                table.devices[..],
+                whole.devices[..table.devices.len()],
+                "{name}: a cut at byte {length} changes a Rank line"
+            );
         }
     }
     let both = whole_rows.iter().any(|row| row.out_of_place.is_some() && row.in_place.is_some());

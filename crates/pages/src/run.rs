@@ -190,7 +190,9 @@ async fn is_pinned(dashboard: &Dashboard, workflow: &str, run: &RunId) -> bool {
 
 async fn position(dashboard: &Dashboard, run: &RunId, name: &str) -> Result<CheckIndex, ErrorPage> {
     let state = dashboard.view.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
-    state.check_named(name).ok_or_else(|| ErrorPage::none(format!("Run {run} has no check {name}. The page of the run lists its checks.")))
+    state.check_named(name).ok_or_else(|| {
+        ErrorPage::none(format!("Run {run} has no check {name}. The page of the run lists its checks."))
+    })
 }
 
 /// Maximum duration of an event stream, shorter than the timeouts of usual proxies; the browser reconnects.

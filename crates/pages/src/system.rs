@@ -175,7 +175,9 @@ pub async fn page(
         None => places.first(),
     };
     let Some(((_, place), lines)) = chosen else {
-        return Err(ErrorPage::none(format!("No runs of {workflow} on this cluster. The overview lists all systems.")));
+        return Err(ErrorPage::none(format!(
+            "No runs of {workflow} on this cluster. The overview lists all systems."
+        )));
     };
     let now = dashboard.clock.now();
     if query.days.is_empty() {

@@ -98,7 +98,9 @@ fn measured(
         return Err(format!("its verdict is {}; only a run that passed can be a reference", reached.verdict));
     }
     if state.workflow.benchmark.as_ref().is_some_and(|benchmark| benchmark.baseline.is_some()) {
-        return Err(format!("{own} states a baseline in `benchmark.baseline`, which has priority; remove it to pin a run"));
+        return Err(format!(
+            "{own} states a baseline in `benchmark.baseline`, which has priority; remove it to pin a run"
+        ));
     }
     let fingerprint = Fingerprint(reached.fingerprint.clone());
     let baseline = match (source, report.judged_by()) {

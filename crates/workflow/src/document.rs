@@ -404,7 +404,9 @@ impl<'a> DocumentBuilder<'a> {
             Event::Alias(_) => Err(broken(span, field, "aliases are not supported; write the value out")),
             Event::Scalar(_, _, _, Some(_))
             | Event::SequenceStart(_, Some(_))
-            | Event::MappingStart(_, Some(_)) => Err(broken(span, field, "tags are not supported; remove the tag")),
+            | Event::MappingStart(_, Some(_)) => {
+                Err(broken(span, field, "tags are not supported; remove the tag"))
+            }
             Event::Scalar(text, ScalarStyle::Plain, ..) => Ok(plain(&text)),
             Event::Scalar(text, ..) => Ok(Value::String(text.into_owned())),
             Event::SequenceStart(..) => self.sequence(field, depth),
@@ -433,7 +435,11 @@ impl<'a> DocumentBuilder<'a> {
             let key = match event {
                 Event::MappingEnd => return Ok(Value::Object(map)),
                 Event::Scalar(key, ..) if key.len() > MAX_KEY => {
-                    return Err(broken(&span, field, &format!("a key is longer than {MAX_KEY} bytes; shorten it")));
+                    return Err(broken(
+                        &span,
+                        field,
+                        &format!("a key is longer than {MAX_KEY} bytes; shorten it"),
+                    ));
                 }
                 Event::Scalar(key, ..) => key.into_owned(),
                 _ => return Err(broken(&span, field, "a key must be a string; write `name: value`")),

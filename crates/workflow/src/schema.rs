@@ -198,7 +198,9 @@ impl<'a> Explain<'a> {
             ValidationErrorKind::MaxProperties { limit } => {
                 self.add(&field, format!("has too many fields; expected at most {limit}"), None);
             }
-            ValidationErrorKind::UniqueItems => self.add(&field, "contains an element twice; remove one", None),
+            ValidationErrorKind::UniqueItems => {
+                self.add(&field, "contains an element twice; remove one", None)
+            }
             ValidationErrorKind::Constant { expected_value } => {
                 self.add(
                     &field,

@@ -32,6 +32,20 @@ BUSY = 5
 LOADS = 9
 AXE = next(Path(importlib.util.find_spec("axe_playwright_python").submodule_search_locations[0]).glob("axe.min.js")).read_text()
 RULES = "wcag2a", "wcag2aa", "wcag21a", "wcag21aa"
+# Number of Tab keys in one command of the driver: each command takes several milliseconds.
+TABS = 25
+# Stops at the element `wanted`: later Tab keys of the same command have no effect.
+FOLLOW = """
+document.activeElement.blur();
+window.scrollTo(0, 0);
+window.wanted = arguments[0];
+window.stopped = false;
+if (!window.followed) {
+  window.followed = true;
+  document.addEventListener('focusin', (it) => { window.stopped = it.target.matches(window.wanted); });
+  document.addEventListener('keydown', (it) => { if (it.key === 'Tab' && window.stopped) it.preventDefault(); }, true);
+}
+"""
 # Numbers of log lines are links for the mouse only: a user of the keyboard would have to pass a thousand of them.
 REACHED = "a[href]:not([tabindex='-1']), button:enabled, input:enabled:not([type=hidden]), select, summary, [tabindex='0']"
 
@@ -131,13 +145,15 @@ class Person:
         """Checks that Tab reaches all controls. Returns their number."""
         expected = self.driver.execute_script(
             "return [...document.querySelectorAll(arguments[0])].filter((it) => it.checkVisibility()).map((it, at) => it.dataset.at = at)", REACHED)
-        reached, remaining = set(), 3 * len(expected) + 10
-        self.driver.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
-        while remaining and len(reached) < len(expected):
-            ActionChains(self.driver).send_keys(Keys.TAB).perform()
-            at = self.driver.execute_script("const it = document.activeElement; return it && it.dataset.at")
-            reached.update([int(at)] if at is not None else [])
-            remaining -= 1
+        self.driver.execute_script(
+            "document.activeElement.blur(); window.scrollTo(0, 0); window.reached = new Set();"
+            "document.addEventListener('focusin', (it) => window.reached.add(Number(it.target.dataset.at)))")
+        reached = set()
+        for _ in range(3 * len(expected) // TABS + 2):
+            self.type(Keys.TAB * TABS)
+            reached = set(self.driver.execute_script("return [...window.reached]"))
+            if reached.issuperset(expected):
+                break
         missing = sorted(set(expected) - reached)
         elements = [self.find(f"[data-at='{at}']").get_attribute("outerHTML")[:200] for at in missing]
         assert not missing, f"not reached by Tab on {self.driver.current_url}: {elements}"
@@ -145,11 +161,13 @@ class Person:
 
     def tab_to(self, what):
         """Moves the focus to an element with the Tab key only."""
-        self.driver.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
-        for _ in range(500):
-            ActionChains(self.driver).send_keys(Keys.TAB).perform()
-            if self.driver.execute_script("return document.activeElement.matches(arguments[0])", what):
-                outline = self.driver.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+        self.driver.execute_script(FOLLOW, what)
+        for _ in range(500 // TABS):
+            self.type(Keys.TAB * TABS)
+            outline = self.driver.execute_script(
+                "window.stopped = false; const it = document.activeElement;"
+                "if (!it.matches(window.wanted)) return null; window.wanted = ':not(*)'; return getComputedStyle(it).outlineStyle")
+            if outline is not None:
                 assert outline != "none", f"{what} does not show its focus"
                 return
         raise AssertionError(f"Tab does not reach {what} on {self.driver.current_url}")

@@ -78,7 +78,10 @@ fn value(reading: &Reading, reference: Option<&GroupReference>) -> Result<(f64, 
     let name = match (stated, names.iter().collect::<Vec<_>>().as_slice()) {
         (Some(stated), _) => stated,
         (None, [only]) => only,
-        (None, []) => return Err("has no metric of the whole job (scope `world`); state `degraded` or `value` instead of `log`".to_owned()),
+        (None, []) => return Err(
+            "has no metric of the whole job (scope `world`); state `degraded` or `value` instead of `log`"
+                .to_owned(),
+        ),
         (None, _) => {
             let names: Vec<_> = names.into_iter().collect();
             return Err(format!("has several metrics; name one as `reference.metric`: {}", names.join(", ")));

@@ -201,7 +201,11 @@ mod tests {
         let next = tail.after(LINES as u64 + 3);
         assert_eq!((next.first, next.lines.len()), (LINES as u64 + 4, 2));
         assert!(tail.after(LINES as u64 + 5).lines.is_empty());
-        assert_eq!(tail.after(9999).lines.len(), LINES, "a line number of an earlier process returns all kept lines");
+        assert_eq!(
+            tail.after(9999).lines.len(),
+            LINES,
+            "a line number of an earlier process returns all kept lines"
+        );
     }
 
     #[test]

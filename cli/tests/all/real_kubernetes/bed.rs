@@ -26,7 +26,8 @@ fn repository() -> &'static Path {
 
 impl KubernetesBed {
     pub fn new() -> Self {
-        let folder = std::env::var("BURNIN_KUBERNETES_BED").expect(".ci/kubernetes.sh sets the variable").into();
+        let folder =
+            std::env::var("BURNIN_KUBERNETES_BED").expect(".ci/kubernetes.sh sets the variable").into();
         let bed = Self { folder, data: tempfile::tempdir().unwrap() };
         // Deletes the objects that a failed test left.
         bed.kubectl("delete jobsets --all -n burnin --cascade=foreground");

@@ -73,8 +73,10 @@ fn drained(bed: &KubernetesBed, node: &str) -> Option<String> {
 fn state(bed: &KubernetesBed, node: &str) -> String {
     let known = bed.document(&["nodes", "--all"]);
     let nodes = known["nodes"].as_array().unwrap();
-    let of =
-        nodes.iter().find(|known| known["node"] == node).unwrap_or_else(|| panic!("{node} is not in {known:#}"));
+    let of = nodes
+        .iter()
+        .find(|known| known["node"] == node)
+        .unwrap_or_else(|| panic!("{node} is not in {known:#}"));
     of["state"].as_str().unwrap().to_owned()
 }
 

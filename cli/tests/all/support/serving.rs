@@ -31,7 +31,10 @@ impl Up {
         let answer = up.exchange("GET", &format!("/{query}"), "", "");
         let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: "));
         let cookie = cookie.and_then(|cookie| cookie.split(';').next());
-        up.cookie = format!("Cookie: {}\r\n", cookie.unwrap_or_else(|| panic!("the response sets no cookie: {answer}")));
+        up.cookie = format!(
+            "Cookie: {}\r\n",
+            cookie.unwrap_or_else(|| panic!("the response sets no cookie: {answer}"))
+        );
         up
     }
 

@@ -369,7 +369,11 @@ mod tests {
     #[test]
     fn the_highest_exit_status_of_both_ends_is_kept() {
         assert_eq!(run(2, 0, "exit $((BURNIN_PAIR_INDEX * 7))").1, Some(7), "the exit status of the client");
-        assert_eq!(run(2, 0, "[ $BURNIN_PAIR_INDEX = 1 ] || exit 5").1, Some(5), "the exit status of the server");
+        assert_eq!(
+            run(2, 0, "[ $BURNIN_PAIR_INDEX = 1 ] || exit 5").1,
+            Some(5),
+            "the exit status of the server"
+        );
         let (text, status) = run(3, 0, "[ \"$NODE\" != n2 ] || exit 3");
         assert_eq!(
             (status, text.matches("ended: 3").count(), text.matches("ended: 0").count()),

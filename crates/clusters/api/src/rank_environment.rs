@@ -71,7 +71,11 @@ mod tests {
         );
         assert_eq!(report, expected);
         for local in ["SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "BURNIN_LOCAL_RANK"] {
-            assert_eq!(run(&text, &[(local, "1")]), "gIB 1\n", "the second rank of a node reports no variables");
+            assert_eq!(
+                run(&text, &[(local, "1")]),
+                "gIB 1\n",
+                "the second rank of a node reports no variables"
+            );
         }
     }
 

@@ -92,7 +92,11 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
 
     scheduler.cancel(cluster, "three").await.expect("an answer");
     scheduler.submit(&job("three")).await.expect("a handle");
-    assert_eq!(ended(scheduler, cluster, "three").await.state, "CANCELLED", "a job cancelled before its submission does not run");
+    assert_eq!(
+        ended(scheduler, cluster, "three").await.state,
+        "CANCELLED",
+        "a job cancelled before its submission does not run"
+    );
 }
 
 /// Checks that a program of each node runs once on each node, between two probes of the node, and that a failure on one node does not
@@ -242,7 +246,10 @@ pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, fo
         assert!(found.contains(file), "{} is found", file.escape_ascii());
     }
     for other in ["link-out", "link-folder", "link-in", "socket"] {
-        assert!(listed.others.iter().any(|(name, why)| name == other && !why.is_empty()), "{other} is listed with a reason");
+        assert!(
+            listed.others.iter().any(|(name, why)| name == other && !why.is_empty()),
+            "{other} is listed with a reason"
+        );
     }
     for none in ["link-out", "link-folder/passwd", "../x", "nothing", "socket"] {
         assert!(scheduler.output(cluster, name, none).await.is_err(), "{none} is not readable");

@@ -288,7 +288,10 @@ mod tests {
         let hosts = read(settings).completed();
         assert_eq!(hosts.layout(), Some(ClusterLayout { nodes: 2, ranks_per_node: 2, gpus_per_node: None }));
         let mut both = json!({"hostfile": "x", "hosts": []});
-        assert_eq!(Hosts::inline(&mut both, &mut |_| unreachable!("the hostfile is not read"))[0].0, "hostfile");
+        assert_eq!(
+            Hosts::inline(&mut both, &mut |_| unreachable!("the hostfile is not read"))[0].0,
+            "hostfile"
+        );
         assert_eq!(fields(json!({"hostfile": "x"})), ["hostfile"]);
     }
 

@@ -300,7 +300,11 @@ impl NamespacedCluster {
         match metadata.annotations.unwrap_or_default().get(DRAINED) {
             Some(because) if Drained::is_ours(because) => {}
             Some(because) => return Err(left(format!("{node} is cordoned for another reason: {because}"))),
-            None => return Err(left(format!("{node} is cordoned, without a reason; uncordon it with `kubectl uncordon {node}`"))),
+            None => {
+                return Err(left(format!(
+                    "{node} is cordoned, without a reason; uncordon it with `kubectl uncordon {node}`"
+                )));
+            }
         }
         let patch = json!({
             "metadata": {"resourceVersion": metadata.resource_version, "annotations": {DRAINED: null}},

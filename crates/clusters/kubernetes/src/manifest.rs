@@ -454,7 +454,9 @@ fn image(job: &JobSpec, settings: &Kubernetes) -> Result<String, Failure> {
             let named = image.reference.contains('@');
             Ok(if named { image.reference.clone() } else { format!("{}@{}", image.reference, image.digest) })
         }
-        (Some(_), None) => wrong("image: expected a container image, found a set of files; build a container image"),
+        (Some(_), None) => {
+            wrong("image: expected a container image, found a set of files; build a container image")
+        }
         (_, Some(image)) => Ok(image.clone()),
         (None, None) => {
             wrong("cluster.existing.system.kubernetes.image: missing; set it, or add an image stage")

@@ -40,7 +40,9 @@ pub fn layout(system: &System) -> Option<ClusterLayout> {
 /// # Errors
 /// Returns an error with a message if jobs of this kind, or with these settings, cannot be sent to these nodes.
 pub fn for_retest(system: &System, nodes: &[String], partners: &[String]) -> Result<System, String> {
-    let kind = kind(system.kind()).ok_or_else(|| format!("{}: unknown kind of cluster; use the version of Burnin that started the run", system.kind()))?;
+    let kind = kind(system.kind()).ok_or_else(|| {
+        format!("{}: unknown kind of cluster; use the version of Burnin that started the run", system.kind())
+    })?;
     let form = kind.form();
     let settings = (form.for_retest)(system.settings(), nodes, partners)?;
     match (form.complete)(&settings) {

@@ -53,9 +53,15 @@ fn a_cut_log_is_never_complete() {
     for length in 0..LOG.len() {
         let reading = read(&declaration(), &LOG[..length]);
         // Only the line feed at the end is missing.
-        assert!(length == LOG.len() - 1 || reading.ended != LogEnd::Complete, "the log cut at byte {length} is complete");
+        assert!(
+            length == LOG.len() - 1 || reading.ended != LogEnd::Complete,
+            "the log cut at byte {length} is complete"
+        );
         for metric in &reading.metrics {
-            assert!(read(&declaration(), LOG).metrics.contains(metric), "the log cut at byte {length} has another metric");
+            assert!(
+                read(&declaration(), LOG).metrics.contains(metric),
+                "the log cut at byte {length} has another metric"
+            );
         }
     }
     for lost in ["validated\n", "all done\n", "stream version 3\n"] {
@@ -154,12 +160,24 @@ fn marks_around_a_json_document_bound_the_measurement() {
     let log = format!("{}start\n{}done\n", document(1.5), document(700.5));
     let reading = read(&rule, &log);
     let values: Vec<_> = reading.metrics.iter().map(|metric| metric.value).collect();
-    assert_eq!((reading.ended, values), (LogEnd::Complete, vec![Some(700.5)]), "a document before the start is ignored");
+    assert_eq!(
+        (reading.ended, values),
+        (LogEnd::Complete, vec![Some(700.5)]),
+        "a document before the start is ignored"
+    );
     for length in 0..log.len() - 1 {
-        assert_ne!(read(&rule, &log[..length]).ended, LogEnd::Complete, "the log cut at byte {length} is complete");
+        assert_ne!(
+            read(&rule, &log[..length]).ended,
+            LogEnd::Complete,
+            "the log cut at byte {length} is complete"
+        );
     }
     let again = format!("{log}{}", document(699.5));
-    assert_eq!(read(&rule, &again).ended, LogEnd::Truncated, "a document after the end makes the log truncated");
+    assert_eq!(
+        read(&rule, &again).ended,
+        LogEnd::Truncated,
+        "a document after the end makes the log truncated"
+    );
     let first = Declaration { begin: Some(r#"^\{"gemm""#.to_owned()), ..rule };
     assert_eq!(read(&first, &log).ended, LogEnd::Complete);
 }

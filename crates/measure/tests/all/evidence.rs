@@ -315,7 +315,11 @@ fn pcie_replays_above_the_maximum_rate_are_findings() {
         }
         log
     };
-    assert_eq!(findings(&with(61, 16, 0)), [], "16 replays in 61 s, rounded up to two minutes, are not a finding");
+    assert_eq!(
+        findings(&with(61, 16, 0)),
+        [],
+        "16 replays in 61 s, rounded up to two minutes, are not a finding"
+    );
     assert_eq!(findings(&with(61, 17, 0)), one("PCIE_REPLAYS", Severity::Unknown, GPU_1));
     assert_eq!(findings(&with(600, 0, 1)), one("PCIE_REPLAYS", Severity::Unknown, GPU_1));
     let found = node(&with(60, 90, 0)).findings;

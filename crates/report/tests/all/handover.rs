@@ -74,7 +74,10 @@ fn the_measured_values_are_listed_with_the_serial_numbers_of_their_devices() {
     assert!(second.contains("`S1`") && second.contains("`gemm.throughput 703.25 TFLOP/s`"), "{second}");
     assert!(second.contains("`CPU`"), "nccl-tests names the device by its bus id: {second}");
     assert!(row("| `n1` | 0 |").contains("`S2`"), "{devices}");
-    assert!(row("| `n0` | 2 |").contains("| unknown |"), "a GPU without evidence has no serial number: {devices}");
+    assert!(
+        row("| `n0` | 2 |").contains("| unknown |"),
+        "a GPU without evidence has no serial number: {devices}"
+    );
 
     let missing = section(&text, "Not measured");
     assert!(missing.contains("node n0, GPU 0, serial S0: no check measured this device"), "{missing}");

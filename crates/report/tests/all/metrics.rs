@@ -139,7 +139,11 @@ fn real_logs_of_three_nodes_are_summarized_over_all_of_them() {
     );
     assert_eq!(rate.worst.as_ref().unwrap().subject.node.as_deref(), Some("a2"), "{rate:?}");
     let severities: Vec<_> = found.findings.iter().map(|finding| finding.severity).collect();
-    assert_eq!(severities, [Severity::Hardware, Severity::WrongData, Severity::Unknown], "the most severe finding is first");
+    assert_eq!(
+        severities,
+        [Severity::Hardware, Severity::WrongData, Severity::Unknown],
+        "the most severe finding is first"
+    );
     assert!(found.findings.iter().all(|finding| finding.subject.node.as_deref() == Some("a2")));
     let nvbandwidth = Check::of(vec![of_node("h1", H100), of_node("h2", H100)], None);
     let found = metrics(&nvbandwidth.story()).metrics;
@@ -238,7 +242,8 @@ fn logs_with_tables_have_no_metrics_section() {
 fn junit_has_each_metric_and_finding_as_a_property() {
     let report = junit(&burned().story());
     let property = |name: &str| {
-        let at = report.find(&format!("name=\"{name}")).unwrap_or_else(|| panic!("{name} is missing in {report}"));
+        let at =
+            report.find(&format!("name=\"{name}")).unwrap_or_else(|| panic!("{name} is missing in {report}"));
         report[at..].lines().next().unwrap_or_default().to_owned()
     };
     let throughput = property("metric gpu_burn.throughput");

@@ -225,9 +225,17 @@ fn with_one_wrong_outcome_in_twenty_no_search_takes_more_tests_and_most_are_corr
             _ => SEEDS,
         };
         let series = search(bad, 0.05, &suspecting(bad.max(1) as f64), seeds);
-        assert!(series.at(1.0) <= most, "{bad} bad members: expected at most {most} tests, found {}", series.at(1.0));
+        assert!(
+            series.at(1.0) <= most,
+            "{bad} bad members: expected at most {most} tests, found {}",
+            series.at(1.0)
+        );
         if seeds >= 200 {
-            assert!(series.correct() >= correct, "{bad} bad members: expected a share of {correct} correct searches, found {}", series.correct());
+            assert!(
+                series.correct() >= correct,
+                "{bad} bad members: expected a share of {correct} correct searches, found {}",
+                series.correct()
+            );
             assert!(
                 series.part(series.good_named) <= 0.005,
                 "{bad} bad members: a good member was named in {} series",
@@ -235,7 +243,10 @@ fn with_one_wrong_outcome_in_twenty_no_search_takes_more_tests_and_most_are_corr
             );
             // The reported confidence is correct within four deviations.
             let reported = series.confidence / seeds as f64;
-            assert!((reported - series.correct()).abs() <= 0.09, "{bad} bad members: the reported confidence is {reported}");
+            assert!(
+                (reported - series.correct()).abs() <= 0.09,
+                "{bad} bad members: the reported confidence is {reported}"
+            );
         }
     }
 }
@@ -247,7 +258,11 @@ fn with_enough_tests_the_number_of_bad_members_need_not_be_known() {
     for (bad, correct) in [(1, 0.98), (5, 0.65)] {
         let series = search(bad, 0.05, &PlanOptions { most: Some(55), ..PlanOptions::default() }, SEEDS);
         assert!(series.at(1.0) <= 55);
-        assert!(SEEDS < 200 || series.correct() >= correct, "{bad} bad members: expected a share of {correct} correct searches, found {}", series.correct());
+        assert!(
+            SEEDS < 200 || series.correct() >= correct,
+            "{bad} bad members: expected a share of {correct} correct searches, found {}",
+            series.correct()
+        );
     }
 }
 

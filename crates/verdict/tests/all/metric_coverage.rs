@@ -63,7 +63,11 @@ fn the_reason_names_the_links_ranks_and_nodes_without_a_value() {
     let ranks = |numbers: &[u32]| reading(numbers.iter().map(|number| rank(*number)).collect());
     let expected = "copy is measured for 3 instead of 5 subjects: rank 2; rank 4";
     assert_eq!(text(&ranks(&[0, 3, 1]), 5), expected);
-    assert_eq!(text(&ranks(&[0, 9]), 5), "copy is measured for 2 instead of 5 subjects", "ranks with another numbering are not named");
+    assert_eq!(
+        text(&ranks(&[0, 9]), 5),
+        "copy is measured for 2 instead of 5 subjects",
+        "ranks with another numbering are not named"
+    );
     let other = |name: &str| Metric { name: "load".into(), ..of(Scope::Node, node(name)) };
     let nodes = vec![of(Scope::Node, node("n1")), other("n1"), other("n2"), of(Scope::Node, node("n3"))];
     assert_eq!(text(&reading(nodes), 3), "copy is measured for 2 instead of 3 subjects: node n2");

@@ -28,7 +28,11 @@ fn a_busy_gpu_is_named_by_a_baseline_of_healthy_runs() {
     let busy = judged(&read(&sample("h100-busy.json")), None, Some(&baseline));
     assert_eq!((busy.verdict, codes(&busy)), (Verdict::Fail, vec!["WORSE_THAN_BASELINE"]));
     assert_eq!(busy.suspects[0].gpu, Some(0));
-    assert!(busy.suspects[0].evidence.len() >= 3, "expected at least 3 independent metrics, found {:?}", busy.suspects[0].evidence);
+    assert!(
+        busy.suspects[0].evidence.len() >= 3,
+        "expected at least 3 independent metrics, found {:?}",
+        busy.suspects[0].evidence
+    );
     assert!(busy.reasons[0].text.contains("nvbandwidth.device_local_copy"), "{}", busy.reasons[0].text);
 }
 

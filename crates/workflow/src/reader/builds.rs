@@ -145,7 +145,10 @@ impl WorkflowReader<'_> {
             self.complain(&format!("{field}.{name}"), why);
         }
         if build.source.is_some() {
-            self.complain(&field, "cannot be combined with `source`: the workspace is one of them; remove one");
+            self.complain(
+                &field,
+                "cannot be combined with `source`: the workspace is one of them; remove one",
+            );
         }
         let RepositoryFile { url, connection, revision } = repository.clone();
         SourceRepository { url, connection, revision }

@@ -172,7 +172,10 @@ impl<'a> WorkflowReader<'a> {
             }
         }
         if let Some(repeat) = file.repeat.filter(|repeat| !(2..=100).contains(repeat)) {
-            self.complain(&format!("{field}.repeat"), format!("expected 2 to 100 repetitions, found {repeat}"));
+            self.complain(
+                &format!("{field}.repeat"),
+                format!("expected 2 to 100 repetitions, found {repeat}"),
+            );
             return Vec::new();
         }
         let mut cells = Vec::new();

@@ -271,7 +271,10 @@ fn an_element_of_a_list_is_set_by_its_name_or_number() {
     let unknown = problems.iter().find(|problem| problem.field == "checks.three.skip").unwrap();
     assert_eq!(unknown.message, "no element of the list is named `three`");
     assert_eq!(unknown.help, "known names: one, two");
-    assert!(problems.iter().any(|problem| problem.field == "limits.jop"), "expected all problems, found {problems:?}");
+    assert!(
+        problems.iter().any(|problem| problem.field == "limits.jop"),
+        "expected all problems, found {problems:?}"
+    );
 }
 
 #[test]

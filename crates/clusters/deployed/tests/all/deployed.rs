@@ -266,7 +266,9 @@ async fn a_partial_deployment_is_destroyed() {
     let deploy = world.deploy("echo 'quota H100 exceeded' >&2; exit 3", &two(&json!({})));
     let order = world.order(deploy, world.destroy(""));
     world.clusters.create(&order).await.unwrap();
-    let ClusterStatus::Broken(why) = world.settled(&order.name).await else { panic!("the deployment must fail") };
+    let ClusterStatus::Broken(why) = world.settled(&order.name).await else {
+        panic!("the deployment must fail")
+    };
     assert!(why.contains("quota H100 exceeded"), "{why}");
     assert_eq!(world.has(), [order.name.as_str()], "half of the resources exist");
     world.delete(&order.name).await.unwrap();

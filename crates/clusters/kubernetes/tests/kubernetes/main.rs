@@ -272,7 +272,8 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
         matches!(&end, Err(PortError::Permanent(why)) if why.class == Class::Infrastructure && ["QUOTA", "ADMISSION_TIMEOUT"].contains(&why.code.as_str())),
         "{end:?}"
     );
-    until("the objects of the job are deleted", async || bed.api.list("jobset.x-k8s.io/jobsets").is_empty()).await;
+    until("the objects of the job are deleted", async || bed.api.list("jobset.x-k8s.io/jobsets").is_empty())
+        .await;
     bed.world.hold(false);
     jobs.submit(&job).await.unwrap();
     assert_eq!(

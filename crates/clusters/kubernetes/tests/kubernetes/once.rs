@@ -68,8 +68,16 @@ async fn an_agent_crash_at_any_point_leaves_one_jobset() {
         ended_well += u32::from(!cut);
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
-        assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "the job resubmitted after {polls} polls completes");
-        assert_eq!((bed.made(&job.name), begun(&bed, &job).await), (1, 2), "one JobSet exists after {polls} polls");
+        assert_eq!(
+            ended(&jobs, &job).await.state,
+            "COMPLETED",
+            "the job resubmitted after {polls} polls completes"
+        );
+        assert_eq!(
+            (bed.made(&job.name), begun(&bed, &job).await),
+            (1, 2),
+            "one JobSet exists after {polls} polls"
+        );
         // After four completed submissions, later interruption points are beyond the end of a submission. On a busy machine a single poll
         // may do most of the work.
         if ended_well == 4 {
@@ -128,7 +136,11 @@ async fn a_cancel_at_any_point_of_a_submission_cancels_the_job() {
         if done.is_none() {
             submission.await.unwrap(); // the submission resumes
         }
-        assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "the job cancelled after {polls} polls does not run");
+        assert_eq!(
+            ended(&bed.jobs(), &job).await.state,
+            "CANCELLED",
+            "the job cancelled after {polls} polls does not run"
+        );
         until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
     }
 }
@@ -160,8 +172,10 @@ async fn a_cancel_with_a_lost_response_still_ends_the_job() {
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
         let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
-        until("both pods of the job run", async || bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2)
-            .await;
+        until("both pods of the job run", async || {
+            bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2
+        })
+        .await;
         bed.api.fault("DELETE", "jobsets", fault);
         assert!(jobs.cancel(&job.cluster, &job.name).await.is_err(), "{fault:?}");
         // The next poll ends the job.

@@ -155,7 +155,11 @@ async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
         let cut = cut.await.is_none();
         drop(submission);
         real.jobs().submit(&job).await.unwrap();
-        assert_eq!(ended(&real.jobs(), &job).await.state, "COMPLETED", "the job resubmitted after {polls} polls completes");
+        assert_eq!(
+            ended(&real.jobs(), &job).await.state,
+            "COMPLETED",
+            "the job resubmitted after {polls} polls completes"
+        );
         let mut begun = 0;
         for file in real.jobs().outputs(&job.cluster, &job.name).await.unwrap().files {
             begun += text(&real.jobs(), &job, &file.name).await.matches("begun\n").count();

@@ -145,7 +145,10 @@ async fn folders_of_any_name_work_or_are_refused() {
             assert!(failure.message.contains(": shared_folder: expected"), "{}", failure.message);
         }
     }
-    assert!(taken > 100 && refused > 20, "expected more than 100 accepted and 20 refused folders, found {taken} and {refused}");
+    assert!(
+        taken > 100 && refused > 20,
+        "expected more than 100 accepted and 20 refused folders, found {taken} and {refused}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

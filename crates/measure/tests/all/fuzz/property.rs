@@ -13,7 +13,11 @@ pub fn holds(input: &[u8]) {
         None => measure::read(log).unwrap(),
     };
     let reading = read(&mut &*log);
-    assert_eq!(read(&mut Pieces(log, usize::from(*piece).max(1))), reading, "the reading depends on the division of the input into pieces");
+    assert_eq!(
+        read(&mut Pieces(log, usize::from(*piece).max(1))),
+        reading,
+        "the reading depends on the division of the input into pieces"
+    );
     for metric in &reading.metrics {
         assert!(metric.value.is_none_or(f64::is_finite), "{metric:?}");
         assert_eq!(metric.value.is_none(), metric.unmeasurable.is_some(), "{metric:?}");
