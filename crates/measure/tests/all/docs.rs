@@ -29,7 +29,7 @@ const DECLARED: &str = "
 ## declared
 
 The output of any other program is read by a declaration: `read:` of a check, or the file of `burnin parse --read FILE LOG`. Exactly one
-of `row`, `table` and `json` finds the values; expressions are regular, and search within a line. Groups and columns named `gpu`, `node`,
+of `row`, `table` and `json` finds the values; patterns are regular expressions and match anywhere in a line. Groups and columns named `gpu`, `node`,
 `rank`, `link` and `peer` are the subject of a value, `unit` is its unit, and all others are labels.
 
 ```yaml
