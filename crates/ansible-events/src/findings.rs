@@ -11,7 +11,7 @@ pub struct Counts {
     /// Successful tasks, including those with changes.
     pub ok: u64,
     pub changed: u64,
-    /// Tasks that failed permanently: neither ignored nor rescued in the events so far.
+    /// Tasks that failed permanently: neither ignored nor rescued in the processed events.
     pub failures: u64,
     /// Number of times the host was unreachable.
     pub unreachable: u64,
@@ -43,7 +43,7 @@ pub struct Unreachable {
     pub reason: String,
 }
 
-/// Results of a stream of events so far.
+/// Results of the processed events of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlayFindings {
     /// Counts by host, over all runs of the stream.

@@ -57,7 +57,7 @@ impl EventReader {
         }
     }
 
-    /// Findings so far. An unterminated last line counts if it is complete.
+    /// Findings of the processed bytes. An unterminated last line counts if it is complete.
     pub fn findings(&self) -> PlayFindings {
         let mut last = self.clone();
         last.end_of_line();

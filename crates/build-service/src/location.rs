@@ -50,7 +50,7 @@ impl FromStr for BuildLocation {
         }
         let place = text
             .strip_prefix("cloud-build:")
-            .ok_or("neither the absolute path of a folder, for builds of this host, nor cloud-build:PROJECT/LOCATION")?;
+            .ok_or("expected the absolute path of a folder, for builds of this host, or cloud-build:PROJECT/LOCATION")?;
         // Project and location become parts of paths.
         let word = |part: &str, also: &[u8]| {
             part.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())

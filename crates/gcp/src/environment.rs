@@ -55,9 +55,9 @@ impl FromStr for StorageLocation {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.strip_prefix("gs://") {
             Some(name) if name.len() >= 3 && !name.contains('/') => Ok(Self::Bucket(name.to_owned())),
-            Some(_) => Err("a bucket is gs://NAME, without a path"),
+            Some(_) => Err("expected gs://NAME, without a path"),
             None if text.starts_with('/') => Ok(Self::Folder(text.into())),
-            None => Err("neither gs://NAME nor an absolute path"),
+            None => Err("expected gs://NAME or an absolute path"),
         }
     }
 }
@@ -115,7 +115,7 @@ impl FromStr for AuthMode {
         match text {
             "platform" => Ok(Self::Platform),
             "oidc" => Ok(Self::Oidc),
-            _ => Err("either platform or oidc"),
+            _ => Err("expected platform or oidc"),
         }
     }
 }
@@ -168,7 +168,7 @@ impl FromStr for VerifiedTokens {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        (text == "verified").then_some(Self).ok_or("verified, or no value")
+        (text == "verified").then_some(Self).ok_or("expected verified or no value")
     }
 }
 
@@ -186,7 +186,7 @@ impl FromStr for LogFormatName {
             "google" => Ok(Self::Google),
             "json" => Ok(Self::Json),
             "compact" => Ok(Self::Compact),
-            _ => Err("one of google, json and compact"),
+            _ => Err("expected google, json or compact"),
         }
     }
 }

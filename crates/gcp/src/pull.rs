@@ -78,7 +78,7 @@ impl Pull {
                     None => break,
                 };
                 if !self.is_ours(&message) {
-                    debug!("an event for another cluster");
+                    debug!("ignored an event for another cluster");
                     receipt.ack();
                     continue;
                 }

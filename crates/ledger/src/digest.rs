@@ -60,7 +60,7 @@ impl<R> Digester<R> {
         Self { inner, sums: Sums::default() }
     }
 
-    /// Digest of everything read so far.
+    /// Digest of all bytes read.
     pub fn finish(self) -> Digest {
         self.sums.finish()
     }

@@ -205,7 +205,7 @@ impl RunState {
         }
     }
 
-    /// Derives from the stages: the conclusion, the current step, and the lease this step may open.
+    /// Derives the conclusion, the current step, and the lease that this step may open, from the stages.
     fn follow(&mut self, at: Timestamp) {
         self.follow_soak(at);
         if self.settled.is_none() {

@@ -42,7 +42,7 @@ pub struct RunState {
     pub settled: Option<(Conclusion, Timestamp)>,
     /// `None` while the run is open.
     pub closed: Option<Timestamp>,
-    /// Messages accepted so far.
+    /// Accepted messages; a repeated one is ignored.
     pub seen: BTreeSet<EventKey>,
 }
 
@@ -287,7 +287,7 @@ impl RunState {
         (0..self.checks_begun()).map(CheckIndex)
     }
 
-    /// Number of checks of all rounds so far.
+    /// Number of checks of all begun rounds.
     fn checks_begun(&self) -> u16 {
         self.workflow.check_count().saturating_mul(self.rounds())
     }

@@ -84,7 +84,7 @@ impl Bucket {
 fn refusal(read: Result<Vec<ParsedLog>, ArtefactError>) -> String {
     match read {
         Err(error @ ArtefactError::Damaged { .. }) => error.to_string(),
-        other => panic!("not refused: {other:?}"),
+        other => panic!("expected a refusal, found {other:?}"),
     }
 }
 

@@ -78,7 +78,7 @@ impl Redactor {
         self.tally
     }
 
-    /// Counts so far.
+    /// Counts of the secrets in the decided bytes.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }

@@ -65,7 +65,7 @@ impl EventReceiver {
                     Ok(Disposition::Park(why)) => (id, event_type, why),
                     Ok(Disposition::Retry(why)) => {
                         processed(&event_type, "retried", began.elapsed());
-                        warn!(event.id = id, "rejected, to be redelivered: {why}");
+                        warn!(event.id = id, "the event was rejected and will be redelivered: {why}");
                         return Delivery::Refused;
                     }
                     Err(stopped) => {
@@ -82,7 +82,7 @@ impl EventReceiver {
                 Delivery::Acknowledged
             }
             Err(error) => {
-                error!(event.id = id, "cannot be parked: {error}");
+                error!(event.id = id, "the event cannot be parked: {error}");
                 Delivery::Refused
             }
         }
@@ -155,7 +155,7 @@ pub fn decode(headers: &Headers, body: &[u8]) -> Result<Event, String> {
     let mut attributes = BTreeMap::new();
     for (name, value) in headers {
         if let Some(name) = name.as_str().strip_prefix("ce-") {
-            let value = value.to_str().map_err(|_| format!("header ce-{name} is not text"))?;
+            let value = value.to_str().map_err(|_| format!("header ce-{name} is not ASCII text"))?;
             // The HTTP binding percent-encodes header values; the SDK does not decode them.
             let decoded = percent_decode_str(value)
                 .decode_utf8()

@@ -82,7 +82,7 @@ fn rest(mut stream: TcpStream) -> String {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
         // A connection that the server closed with unread bytes counts as closed.
-        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("not closed: {error}"),
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("the connection was not closed: {error}"),
         _ => String::from_utf8(rest).unwrap(),
     }
 }
@@ -102,7 +102,7 @@ fn a_connection_with_a_late_head_and_an_idle_connection_are_closed() {
     assert_eq!(rest(server.connect()), "", "nothing was sent");
     let mut partial = server.connect();
     write!(partial, "GET /healthz HTTP/1.1\r\nHost: x\r\n").unwrap();
-    assert_eq!(rest(partial), "", "half a head was sent");
+    assert_eq!(rest(partial), "", "a partial head was sent");
     let mut idle = server.connect();
     write!(idle, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let answer = rest(idle);

@@ -179,7 +179,7 @@ impl Simulation {
         (0..steps).any(|_| !self.step()) || self.quiet()
     }
 
-    /// Number of events accepted by the bus so far.
+    /// Number of events that the bus has accepted.
     pub fn published(&self) -> usize {
         self.world.inner().published
     }

@@ -39,7 +39,7 @@ pub struct WorldState {
     /// External systems.
     pub clouds: Clouds,
     pub conditions: BTreeMap<SimService, ProcessState>,
-    /// Number of calls to the world so far.
+    /// Number of calls to the world.
     pub calls: u64,
     /// Numbers of the calls with effects: all except reads.
     pub effects: Vec<u64>,

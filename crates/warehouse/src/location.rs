@@ -25,7 +25,7 @@ impl FromStr for WarehouseLocation {
         }
         let place = text
             .strip_prefix("bigquery:")
-            .ok_or("neither an absolute path, for a SQLite file, nor bigquery:PROJECT.DATASET")?;
+            .ok_or("expected the absolute path of a SQLite file, or bigquery:PROJECT.DATASET")?;
         // A domain-scoped project id contains a dot.
         let (project, dataset) =
             place.rsplit_once('.').ok_or("in bigquery:PROJECT.DATASET, DATASET is missing")?;

@@ -169,7 +169,7 @@ fn poll_result(standing: JobStatus) -> PollResult {
         JobStatus::Going => PollResult::Running,
         JobStatus::Ended(end) => PollResult::Ended(Fact::JobDone(end)),
         JobStatus::Absent => {
-            failed(Class::Infrastructure, "ABSENT", "the scheduler does not know the job".to_owned())
+            failed(Class::Infrastructure, "ABSENT", "the scheduler has no job of this name".to_owned())
         }
         JobStatus::Lost { code, why } => failed(Class::ClusterLost, &code, why),
         JobStatus::Yielded { why } => failed(Class::Yielded, "YIELDED", why),

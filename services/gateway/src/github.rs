@@ -221,12 +221,12 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
             body
         }
         Err(Unread::TooLarge) => {
-            return problem(StatusCode::PAYLOAD_TOO_LARGE, "GitHub sends at most 25 MiB");
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, "the body exceeds 25 MiB, GitHub's maximum");
         }
         Err(Unread::TooSlow) => {
-            return problem(StatusCode::REQUEST_TIMEOUT, "the body took longer than 10 s");
+            return problem(StatusCode::REQUEST_TIMEOUT, "the body took longer than 10 s; redeliver");
         }
-        Err(Unread::Broken) => return problem(StatusCode::BAD_REQUEST, "the body is incomplete"),
+        Err(Unread::Broken) => return problem(StatusCode::BAD_REQUEST, "the body is incomplete; redeliver"),
         Err(Unread::Full) => {
             warn!(
                 delivery = header("x-github-delivery"),
@@ -399,7 +399,7 @@ mod tests {
                 why => assert_eq!(why, Unread::TooSlow),
             }
         }
-        assert_eq!(full, 58, "two of 20 MiB are in memory at a time");
+        assert_eq!(full, 58, "two bodies of 20 MiB are in memory at a time");
         assert_eq!(small().await, Ok(2), "the reserved bytes are free again");
         assert_eq!(read(unfinished(26)).await, Err(Unread::TooLarge));
         assert_eq!(unchecked.read(unfinished(0), Some(26 << 20)).await.map(drop), Err(Unread::TooLarge));

@@ -146,7 +146,7 @@ impl Judge {
         }
         // Another judge may have stored a verdict at the same time, from another history: the stored one applies.
         let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(damaged)?;
-        first.ok_or_else(|| PortError::Transient("the stored verdict cannot be read".to_owned()))
+        first.ok_or_else(|| PortError::Transient(format!("the stored {OBJECT} cannot be read back; retry")))
     }
 
     /// Compares this round of a soak with the earlier ones.

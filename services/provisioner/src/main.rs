@@ -99,6 +99,6 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
 /// `None` without `BURNIN_BUILD_LOGS`.
 fn log_bucket(location: Option<gcp::StorageLocation>, wiring: &Wiring) -> Result<Option<LogBucket>, Unfit> {
     let Some(location) = location else { return Ok(None) };
-    let name = location.bucket().ok_or("BURNIN_BUILD_LOGS: expected gs://NAME")?.to_owned();
+    let name = location.bucket().ok_or("BURNIN_BUILD_LOGS: expected gs://NAME, found a folder")?.to_owned();
     Ok(Some(LogBucket { name, store: wiring.store(&location)? }))
 }

@@ -510,7 +510,7 @@ impl Rehearsal {
         Ok(())
     }
 
-    /// All builds so far.
+    /// All builds that the stand-in has created.
     pub fn builds(&self) -> Vec<Value> {
         self.builds.builds()
     }

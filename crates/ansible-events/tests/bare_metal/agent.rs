@@ -20,7 +20,7 @@ const SUBSCRIPTION: &str = "b761fca33-agent";
 pub fn is_installed(bed: &AnsibleBed) {
     assert_eq!(bed.on("login", HEALTH), "200");
     let processes = bed.on("login", "ps -o user= -C agent");
-    assert_eq!(processes.trim(), "ops", "the login user's process");
+    assert_eq!(processes.trim(), "ops", "the agent runs as the login user");
     let unit = bed.on("login", &format!("cat {UNIT}"));
     for setting in [
         "User=ops\n",
@@ -103,7 +103,7 @@ async fn fact(broker: &Broker, kind: &str) -> Value {
 async fn the_agent_runs_a_job_of_its_subscription() {
     let bed = AnsibleBed::here();
     let mut storage =
-        Command::new(std::env::var_os("BURNIN_STORAGE_STANDIN").expect("set by .ci/ansible.sh"));
+        Command::new(std::env::var_os("BURNIN_STORAGE_STANDIN").expect("BURNIN_STORAGE_STANDIN is set by .ci/ansible.sh"));
     storage.args(["--address", STORAGE, "--bucket", "my-artefacts"]).stdout(Stdio::null());
     let _storage = Storage(storage.spawn().unwrap());
     let broker = Broker::new(Arc::new(Everyone), "google", Duration::from_millis(100));

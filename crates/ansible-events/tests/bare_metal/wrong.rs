@@ -90,7 +90,7 @@ fn an_unshared_folder_is_reported() {
 fn a_kernel_without_nfs_is_reported() {
     let bed = AnsibleBed::here();
     if bed.on("login", "modprobe nfsd 2>/dev/null; grep -w nfsd /proc/filesystems").contains("nfsd") {
-        println!("skipped: a kernel without NFS, because this one has it");
+        println!("skipped: this kernel has NFS, and the test needs one without it");
         return;
     }
     let before = state(&bed);

@@ -75,7 +75,7 @@ pub async fn upload(
 struct Upload<'a> {
     inner: &'a ClientState,
     url: String,
-    /// CRC32C of all chunks so far.
+    /// CRC32C of all sent chunks.
     sum: u32,
     /// Number of bytes stored by the service.
     kept: u64,

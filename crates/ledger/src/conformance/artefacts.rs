@@ -36,7 +36,7 @@ fn text(body: &mut dyn Read) -> io::Result<String> {
 fn damaged<T: std::fmt::Debug>(outcome: Result<T, ArtefactError>) -> (String, String) {
     match outcome {
         Err(ArtefactError::Damaged { name, why }) => (name, why),
-        other => panic!("not damage: {other:?}"),
+        other => panic!("expected a damaged artefact, found {other:?}"),
     }
 }
 

@@ -165,7 +165,7 @@ fn a_cluster_ends_by_itself_when_its_lease_or_the_budget_ends() {
     let lease = workflow().limits.lease;
     assert_eq!(ends_after(workflow()), lease);
     assert_eq!(ends_after(priced(Some("1000000"))), lease);
-    assert_eq!(ends_after(priced(Some("20"))), Span::from_secs(600), "even if no service is running");
+    assert_eq!(ends_after(priced(Some("20"))), Span::from_secs(600), "the lease ends even if no service is running");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_second_cluster_gets_the_remaining_lease_and_budget() {
     book.feed(1, Fact::JobFailed(lost));
     book.feed(1, deleted(book.now));
     let lease = &book.state.leases[&Attempt::new(2)];
-    assert_eq!(lease.expires_at.since(lease.asked_at), Span::from_secs(600), "10 of 30 are spent");
+    assert_eq!(lease.expires_at.since(lease.asked_at), Span::from_secs(600), "10 EUR of 30 EUR are spent");
 }
 
 #[test]

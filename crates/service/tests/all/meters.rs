@@ -20,7 +20,7 @@ fn broken_workflows_and_notices_without_an_address_are_exported() {
         exported[from..].split("Metric {").next().unwrap().to_owned()
     };
     let broken = of("burnin.workflows.broken");
-    assert!(broken.contains("value: 2"), "the newest count: {broken}");
+    assert!(broken.contains("value: 2"), "the newest count is exported: {broken}");
     let waiting = of("burnin.notices.without_address");
     assert!(waiting.contains("value: 2") && waiting.contains("slack-ops"), "{waiting}");
 }

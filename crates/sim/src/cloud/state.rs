@@ -157,7 +157,7 @@ impl SimJob {
         matches!(self.stage, SimJobStage::Pending | SimJobStage::Running)
     }
 
-    /// Content of the output file `file` of the job so far.
+    /// Current content of the output file `file` of the job.
     pub(super) fn written(&self, name: &str, file: &str) -> Vec<u8> {
         if file != workload::LOG {
             return b"nothing to say\n".to_vec();

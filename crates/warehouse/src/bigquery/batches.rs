@@ -103,7 +103,7 @@ impl Batches {
     async fn create_after(&self, last: Option<&Batch>, note: &LoadNote) -> Result<(), Error> {
         if let Some(last) = last {
             self.seal(last).await?;
-            // All members of the batches so far are marked: a load without `batch.json` is in no batch.
+            // All members of the existing batches are marked: a load without `batch.json` is in no batch.
             if self.spool.mark(&note.load).await?.is_some() {
                 return Ok(());
             }

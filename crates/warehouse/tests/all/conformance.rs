@@ -59,7 +59,7 @@ async fn unstorable_rows_are_rejected_and_no_row_is_stored() {
     for (load, bad) in [("twice", row(0)), ("too large", too_large), ("no number", no_number)] {
         let refused = self::load(&warehouse, load, &[row(0), bad]).await;
         assert!(matches!(refused, Err(Error::Permanent(_))), "{load}: {refused:?}");
-        assert_eq!(warehouse.rows("a").await.unwrap(), [], "{load}: all or none");
+        assert_eq!(warehouse.rows("a").await.unwrap(), [], "{load}: all rows are stored, or none");
     }
     assert_eq!(load(&warehouse, "twice", &[row(0)]).await.unwrap(), 1, "a refused load is not recorded");
 }

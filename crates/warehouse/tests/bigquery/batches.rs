@@ -25,7 +25,7 @@ async fn concurrent_loads_share_a_job_for_each_table() {
     let counted = bed.count(MEASUREMENTS);
     assert_eq!((counted.len(), counted.values().all(|rows| *rows == 3)), (24, true));
     let jobs = bed.jobs("measurements");
-    assert!(jobs.len() <= 3, "24 loads of two loaders: {jobs:?}");
+    assert!(jobs.len() <= 3, "24 loads of two loaders share one job per table: {jobs:?}");
     assert_eq!(bed.jobs("verdicts").len(), jobs.len());
 }
 
@@ -75,7 +75,7 @@ async fn a_load_is_recognized_by_another_loader() {
         "the first writer of a load decides its content"
     );
     assert_eq!(bed.count(MEASUREMENTS)["a"], 4);
-    assert_eq!(bed.bigquery.jobs().len(), 2, "one job per table");
+    assert_eq!(bed.bigquery.jobs().len(), 2, "each table has one job");
 }
 
 #[tokio::test]

@@ -80,9 +80,9 @@ struct BodyState {
     /// Redacted bytes that the limit may still cut.
     held: Vec<u8>,
     chunk: Vec<u8>,
-    /// Number of bytes stored so far.
+    /// Number of stored bytes.
     given: u64,
-    /// Number of bytes read so far.
+    /// Number of read bytes.
     pushed: u64,
     limit: u64,
     cut: Option<Cut>,

@@ -8,7 +8,7 @@ use ledger::Digest;
 const PART: usize = 200;
 const NAME: usize = 700;
 
-/// Names assigned so far.
+/// Assigned names.
 #[derive(Default)]
 pub struct FileNames(BTreeSet<String>);
 

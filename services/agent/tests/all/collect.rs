@@ -115,7 +115,7 @@ impl CollectedJob {
         }
     }
 
-    /// Collects, and checks the stored objects against the manifest.
+    /// Collects the output, and checks the stored objects against the manifest.
     async fn collect(&self) -> (Manifest, BTreeMap<String, (ManifestObject, Vec<u8>)>) {
         let id = id();
         let cluster = Cluster { name: "c".into(), nodes: vec![], access: ClusterAccess::processes("paper") };

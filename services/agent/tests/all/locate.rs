@@ -484,7 +484,7 @@ async fn failed_calls_do_not_change_the_result() {
     for call in 1..60 {
         let world = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
         world.paper.lasts.store(call, Relaxed);
-        assert_eq!(world.located(&search).await, expected, "call {call} broke");
+        assert_eq!(world.located(&search).await, expected, "the result differs after call {call} failed");
         assert_eq!(world.paper.jobs.lock().unwrap().keys().cloned().collect::<Vec<_>>(), pairs);
     }
 }
@@ -502,7 +502,7 @@ async fn a_cancelled_search_leaves_no_pair_running() {
             world.paper.lasts.store(broken, Relaxed);
             let fact = world.end(&search, 0).await;
             assert!(matches!(&fact, Fact::NodesFailed(failure) if failure.class == Class::Cancelled));
-            assert_eq!(world.paper.going(), 0, "after {steps} steps");
+            assert_eq!(world.paper.going(), 0, "a pair runs after {steps} steps and a cancel");
             // An agent that missed the cancel starts no pair.
             let jobs = world.paper.jobs.lock().unwrap().len();
             assert_eq!(world.end(&search, 0).await, fact);

@@ -81,7 +81,7 @@ async fn reordered_and_repeated_notifications_publish_one_end() {
             service.world.start(&spec(ends)).await.unwrap();
             service.world.end().await;
             let pushes = service.world.cloud.notifications();
-            assert_eq!(pushes.len(), 3, "one notification each for queued, working and ended");
+            assert_eq!(pushes.len(), 3, "the states queued, working and ended have one notification each");
             for at in order.into_iter().chain(order) {
                 assert_eq!(service.push(&pushes[at]).await, Disposition::Done);
             }
@@ -136,7 +136,7 @@ async fn a_build_that_appears_after_its_cancel_is_cancelled() {
     assert!(world.start(&spec("SUCCESS")).await.is_err());
     world.builds.cancel(&id()).await.unwrap();
     world.clock.advance(SETTLE);
-    let BuildPhase::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    let BuildPhase::Failed(failure) = world.end().await else { panic!("the build was cancelled") };
     assert_eq!(
         failure.class,
         Class::Cancelled,

@@ -23,7 +23,7 @@ async fn a_successful_run_writes_twelve_records_and_sends_each_command_once() {
     let closings = world.bus.closings();
     let closed = RunClosed { conclusion: Conclusion::Completed, verdict: Some(Verdict::Pass) };
     assert_eq!(closings.into_iter().map(|(_, closed)| closed).collect::<Vec<_>>(), [closed]);
-    let [used] = &world.bus.used()[..] else { panic!("its usage is published once") };
+    let [used] = &world.bus.used()[..] else { panic!("the run's usage is published once") };
     assert_eq!((used.workflow.as_str(), used.nodes), ("quickstart", 2));
     assert!(used.requested_at <= used.closed_at, "{used:?}");
     assert_eq!(world.hints().await, [], "no command is owed");
@@ -60,7 +60,7 @@ async fn agents_may_publish_only_their_own_facts() {
     let world = Conductors::new();
     let conductor = world.conductor();
     let of_agents = AgentFacts(conductor.clone());
-    assert!(matches!(of_agents.handle(&requested()).await, Disposition::Park(_)), "a request of a run");
+    assert!(matches!(of_agents.handle(&requested()).await, Disposition::Park(_)), "an agent may not request a run");
     feed(&conductor, [requested()]).await;
     for event in answers() {
         let before = world.records().await.len();
@@ -108,7 +108,7 @@ async fn a_tick_resends_owed_commands_when_due() {
 
     world.clock.advance(Span::from_millis(4_999));
     conductor.tick().await.unwrap();
-    assert_eq!(world.bus.commands().len(), 1, "one millisecond before the resend is due");
+    assert_eq!(world.bus.commands().len(), 1, "no command is resent one millisecond early");
     world.clock.advance(Span::from_millis(1));
     feed(&conductor, [requested()]).await;
     assert_eq!(world.bus.commands().len(), 1, "a fact sends only new commands");
@@ -174,13 +174,13 @@ async fn another_conductor_continues_after_a_crash_at_any_write() {
             }
             answered += 1;
         }
-        assert_eq!(answered == events.len(), writes == 13, "{writes} writes: {answered} facts answered");
+        assert_eq!(answered == events.len(), writes == 13, "{answered} facts were handled with {writes} of 13 writes");
 
         // An unacknowledged event is delivered to another process.
         let world = Conductors { store: store.inner.clone(), ..world };
         feed(&world.conductor(), events[answered..].to_vec()).await;
         assert_sound(&world.records().await);
-        assert_eq!(world.records().await.len(), 12, "after {writes} writes");
+        assert_eq!(world.records().await.len(), 12, "the ledger is incomplete after a crash at write {writes}");
         let mut commands = world.bus.commands();
         commands.retain(|command| !command.ends_with("observe"));
         commands.sort_unstable();
@@ -389,7 +389,7 @@ async fn node_results(reached: Verdict, suspects: &[(&str, &str)]) -> Vec<NodeRe
         };
         feed(&conductor, [event("worker", fact)]).await;
     }
-    let [used] = &world.bus.used()[..] else { panic!("its usage is published once") };
+    let [used] = &world.bus.used()[..] else { panic!("the run's usage is published once") };
     assert_eq!(used.cluster.as_deref(), Some("hall"));
     used.node_results.clone()
 }

@@ -75,14 +75,14 @@ async fn storm(seed: u64, temper: Temper) {
 
     let records = world.records().await;
     assert_sound(&records);
-    assert!(records.len() <= 14, "seed {seed}: {} records", records.len());
+    assert!(records.len() <= 14, "seed {seed}: expected at most 14 records, found {}", records.len());
     let state = world.state().await;
     assert_eq!(state.verdict().map(|verdict| verdict.verdict), Some(Verdict::Pass), "seed {seed}");
     let closings = world.bus.closings();
-    assert!(!closings.is_empty(), "seed {seed}: the end was published");
+    assert!(!closings.is_empty(), "seed {seed}: the end was not published");
     assert!(
         closings.iter().all(|closing| *closing == closings[0]),
-        "seed {seed}: each publication is the same event"
+        "seed {seed}: the publications of the end differ"
     );
     let commands = world.bus.commands();
     for command in &commands {
@@ -90,6 +90,6 @@ async fn storm(seed: u64, temper: Temper) {
         let most = if command == "cluster.1.delete" { 2 * 3 } else { 2 };
         let times = commands.iter().filter(|other| *other == command).count();
         assert!(times <= most, "seed {seed}: two conductors sent {command} {times} times");
-        assert!(COMMANDS.contains(&&**command) || command.ends_with(".observe"), "seed {seed}: {command}");
+        assert!(COMMANDS.contains(&&**command) || command.ends_with(".observe"), "seed {seed}: unexpected command {command}");
     }
 }

@@ -43,7 +43,7 @@ impl ApiProblem {
     /// 404 for an unknown run.
     pub fn no_run(run: &str) -> Self {
         let run: String = run.chars().take(80).collect();
-        Self::new(StatusCode::NOT_FOUND, format!("no run {run}"))
+        Self::new(StatusCode::NOT_FOUND, format!("no run {run}; GET /api/v1/runs lists them"))
     }
 
     /// 503 for an error of the store.

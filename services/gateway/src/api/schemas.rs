@@ -20,7 +20,7 @@ impl Schemas {
         self.0.subschema_for::<T>().to_value()
     }
 
-    /// The named schemas referenced so far.
+    /// The referenced schemas, by name.
     pub fn definitions(mut self) -> Value {
         Value::Object(self.0.take_definitions(true))
     }

@@ -52,7 +52,7 @@ async fn other_users_of_the_host_are_refused() {
     assert_eq!(
         front.ask("POST", "/hooks/github", &anonymous, "{}").await.0,
         401,
-        "refused because the signature is missing"
+        "the webhook is refused because its signature is missing"
     );
     assert_eq!(front.get("/api/v1/runs").await.0, 200, "the user's request is accepted");
 }

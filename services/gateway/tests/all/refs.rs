@@ -27,7 +27,7 @@ async fn conforms(refs: &dyn Refs, forge: &Forge, url: &str, nowhere: &str) {
     ];
     assert_eq!(
         there, expected,
-        "branches and tags, each with the commit that a push reports; no HEAD, no peeled tags"
+        "each branch and tag has the commit that a push reports; HEAD and peeled tags are omitted"
     );
     assert_ne!(
         expected[2].commit,

@@ -28,7 +28,7 @@ async fn a_scheduled_time_starts_one_run_with_several_gateways() {
     let mut front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
     front.clock.advance(Span::from_secs(13 * 3600 + 29 * 60));
     assert_eq!(front.chore("schedule").await, 204);
-    assert_eq!(front.runs().await.len(), 0, "01:29 UTC: one minute too early");
+    assert_eq!(front.runs().await.len(), 0, "no run starts at 01:29 UTC, one minute early");
     front.clock.advance(Span::from_secs(60));
     assert!(join_all((0..10).map(|_| front.chore("schedule"))).await.iter().all(|status| *status == 204));
     front.restart();

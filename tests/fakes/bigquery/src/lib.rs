@@ -171,7 +171,7 @@ impl BigQuery {
         self.world.lock().page = rows;
     }
 
-    /// Every job so far, as the API returns it, by id.
+    /// All jobs by id, as the API returns them.
     pub fn jobs(&self) -> BTreeMap<String, Value> {
         let inner = self.world.lock();
         inner.jobs.iter().map(|((_, _, id), job)| (id.clone(), job.clone())).collect()

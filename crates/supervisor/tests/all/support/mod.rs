@@ -35,7 +35,7 @@ pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(Instant::now() < until, "timed out: {what}");
+        assert!(Instant::now() < until, "timeout while waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
