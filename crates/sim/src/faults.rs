@@ -37,7 +37,7 @@ faults! {
     ProviderRefuses = "provider refuses", 400;
     /// A provider's call succeeded and is reported as failed.
     ProviderLies = "provider's call took effect, reported as failed", 250;
-    /// A provider's call is reported as failed and has its effect much later.
+    /// A provider's call is reported as failed and has its effect after a delay.
     LandsLate = "effect occurs late", 200;
     /// A process is killed before a call has its effect.
     CrashBefore = "crash before effect", 12;
@@ -65,7 +65,7 @@ faults! {
     /// A build exceeds its timeout.
     BuildHangs = "build hangs", 250;
     StockOut = "cluster does not become ready", 400;
-    /// A cluster becomes ready late.
+    /// A cluster becomes ready after an additional delay.
     ClusterLate = "cluster late", 400;
     NodeFails = "node fails", 400;
     Preempted = "cluster preempted", 400;

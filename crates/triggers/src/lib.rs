@@ -49,7 +49,7 @@ impl Triggers {
         for (at, schedule) in self.schedule.iter().enumerate() {
             problems.extend(under(&format!("schedule[{at}]"), schedule.problems()));
             if self.schedule[..at].iter().any(|before| before.same_as(schedule)) {
-                problems.push((format!("schedule[{at}]"), "is given twice".to_owned()));
+                problems.push((format!("schedule[{at}]"), "is the same as an earlier schedule; remove one".to_owned()));
             }
         }
         for (at, build) in self.build.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Triggers {
             problems.extend(under(&format!("cluster[{at}]"), cluster.problems()));
         }
         if self.validated_every.is_some_and(|every| every.0.as_secs() < 60) {
-            problems.push(("validated_every".to_owned(), "must be at least one minute".to_owned()));
+            problems.push(("validated_every".to_owned(), "must be at least 1m".to_owned()));
         }
         problems
     }

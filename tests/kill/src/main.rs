@@ -226,9 +226,9 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         tokio::time::sleep(Duration::from_millis(100)).await;
         left = checks::left_running(&folder.join("host"));
     }
-    wrong.extend(left.into_iter().map(|process| format!("left running: {process}")));
+    wrong.extend(left.into_iter().map(|process| format!("a process is still running: {process}")));
     let names = store.list("").await.map_err(|error| service::worker::chain(&error))?;
-    wrong.extend(checks::left_in_store(names).into_iter().map(|name| format!("left in the bucket: {name}")));
+    wrong.extend(checks::left_in_store(names).into_iter().map(|name| format!("an object is still in the bucket: {name}")));
     let warehouse = match &bigquery {
         Some(bigquery) => LoadedRows::of(bigquery, "kill.burnin")?,
         None => LoadedRows::File(

@@ -58,7 +58,7 @@ impl RunRequests {
     pub fn new(folder: &Path) -> Result<Self, String> {
         let message = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir_all(folder.join("source")).map_err(message)?;
-        fs::write(folder.join("source/readme"), "nothing is needed\n").map_err(message)?;
+        fs::write(folder.join("source/readme"), "no source is needed\n").map_err(message)?;
         fs::write(folder.join("image.yml"), BUILD).map_err(message)?;
         fs::write(folder.join("criteria.yml"), "name: any\ndata_only: true\n").map_err(message)?;
         let source =

@@ -84,7 +84,7 @@ const SUBSCRIPTION_METHODS: [&str; 4] = [
 /// Returns an error if a permission's roles are unknown.
 pub fn broken(plan: &TerraformPlan) -> Result<Vec<String>, String> {
     let services: BTreeSet<_> = plan.services.values().map(|service| member(&service.account)).collect();
-    // Google's own accounts execute the configuration of the services.
+    // Google's service agents execute the configuration of the services.
     let is_outside = |member: &str| !services.contains(member) && !member.contains("@gcp-sa-");
     let members: BTreeSet<&str> = plan.grants.all.iter().map(|grant| grant.member.as_str()).collect();
     let mut broken = Vec::new();

@@ -495,7 +495,7 @@ impl Rehearsal {
         }
     }
 
-    /// Publishes Cloud Build's notifications on its topic, as Cloud Build's own account.
+    /// Publishes Cloud Build's notifications on its topic, as Cloud Build's service agent.
     async fn notifications(&mut self) -> Result<(), String> {
         let listener =
             tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.map_err(context("notifications"))?;

@@ -256,7 +256,7 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<Examples
     Ok(Examples { executed, skipped })
 }
 
-/// Publishes the builds of a trigger, as Cloud Build's own account: a failed build, which starts no run, and twice a
+/// Publishes the builds of a trigger, as Cloud Build's service agent: a failed build, which starts no run, and twice a
 /// successful build.
 fn built(rehearsal: &Rehearsal, trigger: &str, image: &str) -> Result<(), Failed> {
     let topic = format!("projects/{PROJECT}/topics/cloud-builds");

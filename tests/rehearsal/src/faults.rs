@@ -19,7 +19,7 @@ use crate::{
 };
 
 const KILLS: Duration = Duration::from_secs(20);
-/// Mean interval of the kills, varied by half.
+/// Mean interval of the kills; each interval is 50 to 150 % of it.
 const INTERVAL: Duration = Duration::from_millis(300);
 /// Maximum time after the last kill until all runs are closed.
 const PATIENCE: Duration = Duration::from_secs(100);

@@ -108,7 +108,7 @@ impl FixtureFiles {
             ("steps/image.yaml", include_str!("files/image.yaml")),
             ("steps/deploy.yaml", include_str!("files/deploy.yaml")),
             ("steps/destroy.yaml", include_str!("files/destroy.yaml")),
-            ("source/readme", "nothing is needed\n"),
+            ("source/readme", "no source is needed\n"),
         ] {
             rehearsal.storage.put(&bucket, &format!("workflows/{name}"), content);
         }

@@ -54,7 +54,7 @@ pub const AGENTS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Pub/Sub's own account.
+/// Pub/Sub's service agent.
 pub const PUBSUB: &str = "serviceAccount:service-data-number@gcp-sa-pubsub.iam.gserviceaccount.com";
 
 /// Address of a grant that is not in the plan.

@@ -51,7 +51,7 @@ pub struct PlannedTask {
     pub audience: String,
 }
 
-/// A resource that Google encrypts with a customer's key: the service agent that encrypts it, and the key.
+/// A resource with a customer-managed key: the service agent that encrypts it, and the key.
 pub type Encrypted = (String, &'static str, String);
 
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ pub struct TerraformPlan {
     pub buckets: Vec<String>,
     /// Retention of the buckets that have one, by name.
     pub retention: BTreeMap<String, Duration>,
-    /// Resources with a customer's key, by address.
+    /// Resources with a customer-managed key, by address.
     pub encrypted: Vec<Encrypted>,
 }
 

@@ -107,13 +107,13 @@ pub const RULES: [RequestRule; 43] = [
     ),
     rule(
         "push",
-        "a push carries a token that Pub/Sub's own account creates: `iam.serviceAccounts.getOpenIdToken` on the push account",
+        "a push carries a token that Pub/Sub's service agent creates: `iam.serviceAccounts.getOpenIdToken` on the push account",
         "Authentication for push subscriptions",
         "rehearsal",
     ),
     rule(
         "dead-letters",
-        "Pub/Sub's own account forwards dead letters with publish on their topic and consume on the source",
+        "Pub/Sub's service agent forwards dead letters with publish on their topic and consume on the source",
         "Dead-letter topics",
         "a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_has_permission",
     ),
@@ -155,7 +155,7 @@ pub const RULES: [RequestRule; 43] = [
     ),
     rule(
         "schedule",
-        "Cloud Scheduler's own account creates the token of a job's account",
+        "Cloud Scheduler's service agent creates the token of a job's account",
         "Use authentication with HTTP targets",
         "rehearsal",
     ),
@@ -209,7 +209,7 @@ pub const RULES: [RequestRule; 43] = [
     ),
     rule(
         "keys",
-        "resources with a customer's key are encrypted and decrypted by their service's agent, never by the caller",
+        "resources with a customer-managed key are encrypted and decrypted by their service's agent, never by the caller",
         "Use customer-managed encryption keys (of each service)",
         "rehearsal",
     ),

@@ -14,7 +14,7 @@ KUEUE = "kueue.x-k8s.io"
 PLURALS = {"Topology": "topologies", "ResourceFlavor": "resourceflavors", "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues"}
 VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 INSTALL = "/scripts/container_entry.sh install --install-nccl && test -r /var/lib/gib/scripts/set_nccl_env.sh"
-# In creation order; deleted in reverse.
+# Created in this order, deleted in the reverse order.
 KINDS = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "DaemonSet", "Deployment", "Topology", "ResourceFlavor", "ClusterQueue", "LocalQueue")
 
 

@@ -112,12 +112,12 @@ impl BigQuery {
     /// # Errors
     /// Returns an error if the schema is invalid.
     pub fn table(&self, project: &str, dataset: &str, table: &str, schema: &Value) -> Result<(), String> {
-        let columns = schema.as_array().ok_or("a schema is a list of columns")?;
+        let columns = schema.as_array().ok_or("the schema is not a list of columns")?;
         let text = |column: &Value, field: &str| {
             column[field]
                 .as_str()
                 .map(str::to_owned)
-                .ok_or_else(|| format!("a column without {field}: {column}"))
+                .ok_or_else(|| format!("the column {column} has no {field}"))
         };
         let columns = columns.iter().map(|column| {
             Ok(TableColumn {

@@ -71,7 +71,7 @@ pub(crate) fn begin(world: &BigQueryState, project: &str, mut job: Value) -> Res
     }
     let uris = load["sourceUris"].as_array().map_or(0, Vec::len);
     if uris == 0 || uris > 10_000 {
-        return Err(invalid(format!("{uris} source URIs")));
+        return Err(invalid(format!("expected 1 to 10000 source URIs, found {uris}")));
     }
     let key: JobKey = (project.to_owned(), location.clone(), id.clone());
     if inner.jobs.contains_key(&key) {

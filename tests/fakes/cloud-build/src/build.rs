@@ -109,7 +109,7 @@ pub(crate) fn refused(build: &Value) -> Option<String> {
     let illegal = tags.iter().find(|tag| !tag.as_str().is_some_and(legal));
     illegal
         .map(|tag| format!("invalid build: tag {tag}"))
-        .or((tags.len() > 64).then(|| "too many tags".to_owned()))
+        .or((tags.len() > 64).then(|| format!("invalid build: {} tags exceed the maximum of 64", tags.len())))
 }
 
 /// Limits of Cloud Build's page "Quotas and limits", and of validate/validate.go in GoogleCloudPlatform/cloud-build-local.

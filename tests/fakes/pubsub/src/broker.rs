@@ -68,7 +68,7 @@ struct BrokerState {
 pub struct Broker {
     inner: Mutex<BrokerState>,
     pub(crate) access: Arc<dyn Access>,
-    /// Google's own account, which forwards dead letters.
+    /// Pub/Sub's service agent, which forwards dead letters.
     agent: String,
     /// Pause after the first failed delivery; doubled after each further failed delivery.
     pause: Duration,

@@ -2,7 +2,7 @@
 //! tested client. Callers have no credentials: each address belongs to one caller, and every request is checked for that caller.
 //!
 //! Implemented rules: at-least-once delivery; filters on one attribute; growing pauses after rejected deliveries; dead letters after a
-//! maximum number of deliveries, forwarded by Pub/Sub's own account only with its two permissions; sizes of messages and attributes.
+//! maximum number of deliveries, forwarded by Pub/Sub's service agent only with its two permissions; sizes of messages and attributes.
 //!
 //! Not implemented: ordering, deadlines of single messages, retention, administration, REST.
 

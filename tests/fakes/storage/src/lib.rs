@@ -6,7 +6,8 @@
 //! notifications in the form of Pub/Sub's pushes.
 //!
 //! It does not implement: XML and gRPC, credentials, noncurrent versions, holds, soft delete, access control,
-//! customer's keys, compose, rewrite and copy, decompression, `fields`, the lifetime of upload sessions, and loads
+//! customer-managed and customer-supplied keys, compose, rewrite and copy, decompression, `fields`, the lifetime of upload sessions, and
+//! loads
 //! beyond its memory. Its lists are consistent immediately after each write.
 
 mod answers;

@@ -51,7 +51,7 @@ fn announced(request: &ParsedRequest, metadata: &mut Map<String, Value>) {
 
 fn insert(world: &mut StorageState, bucket: &str, request: &ParsedRequest) -> Result<Answer, Refusal> {
     if !request.whole {
-        return Err((400, "the body has no end".to_owned()));
+        return Err((400, "the body is incomplete".to_owned()));
     }
     let kind = request.header("content-type");
     let (mut metadata, media) = match request.query.get("uploadType").map(String::as_str) {
