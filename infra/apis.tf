@@ -1,4 +1,4 @@
-# APIs that Burnin calls, or that its resources belong to. They stay enabled: others may use them.
+# APIs that Burnin calls, or that its resources belong to. They stay enabled: other software may use them.
 resource "google_project_service" "api" {
   for_each = toset([
     "artifactregistry", "bigquery", "cloudbuild", "cloudkms", "cloudresourcemanager", "cloudscheduler", "compute", "container", "file",

@@ -199,7 +199,7 @@ resource "google_pubsub_subscription_iam_member" "agent" {
   member       = google_service_account.holder["agent-${each.key}"].member
 }
 
-# Without a subscription dead letters would be lost; without these permissions none would be written.
+# Without a subscription dead letters would be lost; without these permissions Pub/Sub would write no dead letters.
 resource "google_pubsub_subscription" "dead" {
   name                       = "${local.prefix}dead"
   topic                      = google_pubsub_topic.topic["dead"].id

@@ -31,7 +31,7 @@ def why(result):
 
 
 def summary(line, printed):
-    """Lines to print for an event. `printed`: names of the tasks printed so far."""
+    """Lines to print for an event. `printed`: names of the printed tasks."""
     try:
         event = json.loads(line)
         kind = event["_event"]

@@ -236,7 +236,7 @@ impl CudaGpu<'_> {
         let mut arguments: [*mut c_void; 4] =
             [(a as *mut u64).cast(), (b as *mut u64).cast(), (c as *mut u64).cast(), (&raw mut rows).cast()];
         let launch = || {
-            // SAFETY: the arguments have the kernel's types, and live until the call returns, which copies them.
+            // SAFETY: the arguments have the kernel's types, and are valid until the call returns, which copies them.
             let status = unsafe {
                 (driver.0.launch)(
                     function,
