@@ -7,7 +7,7 @@ use service::{Clock, config::VariableReader};
 
 use crate::cloud_build::{CloudBuilds, client::CloudBuildClient, submissions::Timing};
 
-/// A service account, `projects/PROJECT/serviceAccounts/EMAIL`: the form in which the API accepts it.
+/// A service account, `projects/PROJECT/serviceAccounts/EMAIL`: the form that the API accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildAccount(pub String);
 
@@ -34,7 +34,7 @@ pub enum BuildLocation {
     Here(PathBuf),
     /// Cloud Build, in one project and region.
     CloudBuild {
-        /// Google Cloud project in which the builds run.
+        /// Google Cloud project of the builds.
         project: String,
         /// The region, or `global`.
         location: String,

@@ -1,4 +1,4 @@
-//! Converts a config to a plan: applies substitutions, orders the steps, checks everything.
+//! Converts a config to a plan: applies substitutions, orders the steps, checks every field.
 
 mod graph;
 mod outputs;

@@ -1,7 +1,6 @@
 //! Exports spans and metrics to a collector over OTLP.
 //!
-//! Configured by OpenTelemetry's own variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT`. Without an endpoint
-//! nothing is exported.
+//! Configured by OpenTelemetry's own variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT`. Without an endpoint no telemetry is exported.
 
 use std::{error::Error, time::Duration};
 

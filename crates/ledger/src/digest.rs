@@ -48,7 +48,7 @@ impl Sums {
     }
 }
 
-/// Computes the digest of everything read through it.
+/// Computes the digest of all bytes read through it.
 pub struct Digester<R> {
     inner: R,
     sums: Sums,

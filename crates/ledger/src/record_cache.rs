@@ -54,7 +54,7 @@ impl RecordCache {
             }
             None if !records.is_empty() => Arc::make_mut(&mut records).push(record),
             cached => {
-                drop(cached); // the caller's reference is then the only one, and nothing is copied
+                drop(cached); // the caller's reference is then the only one, and no record is copied
                 Arc::make_mut(&mut records).push(record);
                 self.insert(run, Arc::clone(&records), before + size);
             }

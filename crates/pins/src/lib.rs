@@ -113,8 +113,7 @@ impl Pins {
         self.decide(workflow, change, who, same).await
     }
 
-    /// Releases the pin: the workflow's runs are compared with the learned baseline. Without a pin nothing is
-    /// written.
+    /// Releases the pin: the workflow's runs are compared with the learned baseline. Without a pin no entry is written.
     ///
     /// # Errors
     /// Returns an error if the store request fails, or the newest entry is invalid.

@@ -49,7 +49,7 @@ async fn the_newest_decision_is_in_force_and_the_others_are_unchanged() {
     assert_eq!(pins.pin("w", pinned("w-1"), who("ann", 1)).await.unwrap(), Decided::Now);
     let first = objects(&store).await;
     assert_eq!(pins.pin("w", pinned("w-1"), who("bob", 2)).await.unwrap(), Decided::Before);
-    assert_eq!(objects(&store).await, first, "the same pin again writes nothing");
+    assert_eq!(objects(&store).await, first, "the same pin again writes no entry");
     let in_force = pins.in_force("w").await.unwrap().unwrap();
     assert_eq!((in_force.pin.number, in_force.pin.by.as_str(), in_force.baseline), (1, "ann", baseline(1)));
     assert_eq!(in_force.pin.to_string(), "w-1, which ann pinned on 1970-01-01 (number 1): new firmware");

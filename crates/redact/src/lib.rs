@@ -120,7 +120,7 @@ impl Redactor {
     /// Returns whether another call is needed.
     fn text(&mut self, ends: bool, out: &mut Vec<u8>) -> bool {
         let length = self.buffer.len();
-        // The end may be the beginning of a longer match. Nothing else is held back, because logs are read
+        // The end may be the beginning of a longer match. No other bytes are held back, because logs are read
         // while they are written.
         let sure = if ends { length } else { self.rules.unfinished(&self.buffer, self.passed) };
         let mut from = self.passed;

@@ -81,7 +81,7 @@ impl MemoryBus {
         Self { clock, parking, subscribers, deliveries, undelivered, on_retry: None }
     }
 
-    /// Reports failed deliveries.
+    /// Sets the function that is called before each redelivery.
     #[must_use]
     pub fn on_retry(self, on_retry: OnRetry) -> Self {
         Self { on_retry: Some(on_retry), ..self }

@@ -99,7 +99,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 fn a_connection_with_a_late_head_and_an_idle_connection_are_closed() {
     let _alone = ALONE.lock();
     let server = Server::start(ConnectionLimits { head: SHORT, ..LIMITS });
-    assert_eq!(rest(server.connect()), "", "nothing was sent");
+    assert_eq!(rest(server.connect()), "", "no byte was sent");
     let mut partial = server.connect();
     write!(partial, "GET /healthz HTTP/1.1\r\nHost: x\r\n").unwrap();
     assert_eq!(rest(partial), "", "a partial head was sent");

@@ -51,7 +51,7 @@ impl Fleet {
         Arc::clone(&self.world)
     }
 
-    /// The running processes.
+    
     pub fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.roster)
     }

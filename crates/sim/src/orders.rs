@@ -1,4 +1,4 @@
-//! All orders in which the facts of a run can arrive.
+//! All possible arrival orders of the facts of a run.
 
 use lifecycle::{Input, Occurrence, RunState, decide, decide_first, evolve, fold};
 use model::{Attempt, Fact, RECORD_FORMAT, Record, RecordEntry, Timestamp};

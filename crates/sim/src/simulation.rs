@@ -156,7 +156,7 @@ impl Simulation {
         stepped
     }
 
-    /// Runs until nothing is pending, costs money or is in progress.
+    /// Runs until no work is pending or in progress, and no resource costs money.
     pub fn settle(&mut self) -> bool {
         loop {
             for _ in 0..64 {

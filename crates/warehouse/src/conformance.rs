@@ -53,7 +53,7 @@ pub async fn loads(warehouse: &dyn Warehouse) {
     assert_eq!(
         warehouse.load("load-1", &less).await.expect("loaded"),
         3,
-        "the second load with the same id changes nothing"
+        "the second load with the same id has no effect"
     );
     assert_eq!(
         warehouse.rows("a").await.expect("rows"),

@@ -41,7 +41,7 @@ pub enum Error {
 /// The tables, in SQLite, BigQuery or memory.
 #[async_trait::async_trait]
 pub trait Warehouse: Send + Sync + 'static {
-    /// Loads all rows of a run or none. A repeated load id changes nothing and returns the number of measurements and
+    /// Loads all rows of a run or none. A repeated load id has no effect and returns the number of measurements and
     /// metrics of the first load.
     ///
     /// # Errors

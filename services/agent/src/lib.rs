@@ -3,7 +3,7 @@
 //! | command | fact |
 //! |---|---|
 //! | `job.submit` | `job.accepted`, then `job.done` or `job.failed` |
-//! | `job.observe` | the same, for the current state; nothing while the job runs |
+//! | `job.observe` | the same, for the current state; no fact while the job runs |
 //! | `job.cancel` | `job.done` or `job.failed`, once it has ended |
 //! | `logs.collect` | `logs.collected`, after the manifest is written |
 //! | `nodes.locate` | `nodes.located`, after pairs of nodes were run and judged |

@@ -3,7 +3,7 @@
 //! | command | fact |
 //! |---|---|
 //! | `image.build` | `image.accepted`, then `image.built` or `image.failed` |
-//! | `image.observe` | the same, for the current state; nothing while the build runs |
+//! | `image.observe` | the same, for the current state; no fact while the build runs |
 //! | `image.cancel` | `image.failed` with `CANCELLED`, or the earlier end state |
 //!
 //! Idempotent by name: a build is named after its command, and a second start under that name finds the first.

@@ -177,8 +177,8 @@ impl Conductor {
                     let state = &known.state;
                     let tick = matches!(input, Input::Tick);
                     self.settle(state, tick).await?;
-                    // Remove the hint after the end is published: while the hint exists, the tick publishes the end again. A repeated
-                    // fact adds nothing to a closed run.
+                    // Remove the hint after the end is published: while the hint exists, the tick publishes the end again. A repeated fact
+                    // adds no record to a closed run.
                     if tick || grew {
                         self.conclude(state).await?;
                     }
@@ -265,7 +265,7 @@ impl Conductor {
             self.ledger.mark_closed(&state.run).await?;
         }
         if let Some((run, conclusion)) = state.closing().filter(|_| state.leases_returned()) {
-            // If this wake-up is interrupted, the next one publishes everything again.
+            // If this wake-up is interrupted, the next one repeats all publications.
             let known = self.endings().remove(run);
             let is_published = known.is_some();
             let mut ending =

@@ -27,7 +27,7 @@ impl Handler for NoSubscription {
     }
 }
 
-/// Entry point of the program.
+
 pub fn main() -> ExitCode {
     gcp::run_with_routes(
         "dashboard",

@@ -1,6 +1,6 @@
 //! Available workflows by name, and errors in invalid files.
 //!
-//! A file and everything that it references is checked when it changes and every [`FRESH`]. If a changed file has errors, its
+//! A file and its referenced files are checked when the file changes and every [`FRESH`]. If a changed file has errors, its
 //! last valid version stays in use until the file is corrected or this process ends.
 
 use std::{
@@ -241,7 +241,7 @@ impl Catalogue {
         found
     }
 
-    /// Checks a file and everything that it references.
+    /// Checks a file and its referenced files.
     fn found(&self, path: &Path, before: Option<FileVersion>) -> FoundFile {
         let (document, problems) = match YamlDocument::read(path) {
             Err(problems) => (None, problems),
@@ -260,7 +260,7 @@ impl Catalogue {
         FoundFile { version, problems: problems.0 }
     }
 
-    /// The version of a file if it and everything that it references are valid.
+    /// The version of a file if it and its referenced files are valid.
     fn good(&self, document: &YamlDocument, path: &Path) -> Result<FileVersion, FileProblems> {
         let resolved = workflow::resolve_document(document.clone(), path, None, &[], None)?;
         let offered = workflow::offered_by(document)?;
@@ -309,7 +309,7 @@ fn report(path: &Path, before: &[FileProblem], found: &FoundFile) {
 }
 
 impl CatalogueEntry {
-    /// Resolves the workflow and everything that it references, with an existing cluster if it names one.
+    /// Resolves the workflow and its referenced files, with an existing cluster if it names one.
     ///
     /// # Errors
     /// Returns an error if a file is invalid, with all errors of all files.

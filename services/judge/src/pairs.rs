@@ -27,7 +27,7 @@ pub(crate) struct PairRules<'a> {
     pub(crate) exit: &'a [i32],
 }
 
-/// Adds the sections of a log to `whole`. A log without a list of nodes is another log of the job and adds nothing. A
+/// Adds the sections of a log to `whole`. A log without a list of nodes is another log of the job and is ignored. A
 /// log without the section of a pair is incomplete.
 ///
 /// # Errors

@@ -122,7 +122,7 @@ impl Notifier {
         };
         let origin = origin(&records);
         if state.workflow.notify.is_empty() && !matches!(origin, Some(Origin::Message(_))) {
-            return Ok(()); // the workflow notifies no channel: nothing to store
+            return Ok(()); // the workflow notifies no channel, so no notice is stored
         }
         let line = RunSummary::of(&state);
         let subject = subject(&line, &state, origin);

@@ -244,7 +244,7 @@ impl Outbox {
     }
 
     /// Channels that received a run's notice or may still receive it.
-    /// `None` if nothing was decided.
+    /// `None` without a decision.
     pub async fn received_channels(&self, run: &RunId) -> Result<Option<BTreeSet<String>>, StoreError> {
         let Some(mark) = self.read::<AttemptMark>(&format!("notices/{run}/ended.json")).await? else {
             return Ok(None);

@@ -53,7 +53,7 @@ impl ClusterProvider for Providers {
         let knows = self.deployed.knows(name).await?;
         let deployed = self.deployed.delete(name).await;
         match &self.local {
-            // Stop processes even if nothing can be recorded, such as on a full disk.
+            // Stop processes even if the deletion cannot be recorded, such as on a full disk.
             Some(local) => {
                 let gone = local.delete(name).await?;
                 deployed.map(|deployed| if knows { deployed } else { gone })

@@ -15,8 +15,7 @@ use cluster_api::{ClusterProvider, ListedCluster};
 /// Result of the sweep for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The cluster's lease has not expired, or the grace period in which the holder may release the cluster
-    /// has not ended.
+    /// The cluster's lease has not expired, or the grace period for its release has not ended.
     Kept {
         /// End of the grace period.
         until: Timestamp,

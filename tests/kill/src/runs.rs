@@ -50,7 +50,7 @@ pub fn name(number: usize) -> String {
     format!("kill-{number}")
 }
 
-/// Maximum time for which the gateways may reject a request: they are killed and restarted.
+/// Maximum duration of rejections by the gateways, which are killed and restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl RunRequests {

@@ -25,7 +25,7 @@ use crate::{
 pub const BY_PROXY: &str = "x-serverless-authorization";
 /// Path that Google's front end answers itself. Start-up probes do not pass it.
 const RESERVED: &str = "/healthz";
-/// Maximum time for which a request waits for an instance.
+/// Maximum wait of a request for an instance.
 const QUEUE: Duration = Duration::from_secs(10);
 
 /// Origin of a request, which decides whether it reaches a service with internal ingress.

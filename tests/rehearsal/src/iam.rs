@@ -140,7 +140,7 @@ impl Iam {
         denial
     }
 
-    /// Records a request for which the rehearsal has no rule: it is refused.
+    /// Records a request without a rule in the rehearsal: it is refused.
     pub fn unknown(&self, member: &str, what: &str) -> Denial {
         let missing = "a permission that tests/rehearsal/src/methods.rs does not define:";
         self.refused(member, missing, &Resource::unknown(what))

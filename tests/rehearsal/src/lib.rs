@@ -110,7 +110,7 @@ impl Outcome {
     }
 }
 
-/// Entry point of the program.
+
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());

@@ -83,7 +83,7 @@ pub enum GoogleApi {
     BigQuery,
 }
 
-/// A request whose API method, and so the required permission, is to be found.
+/// A request; its API method determines the required permission.
 pub struct Call<'a> {
     /// HTTP method.
     pub method: &'a str,

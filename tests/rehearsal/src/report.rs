@@ -37,7 +37,7 @@ of two public data sets (`tests/rehearsal/methods.json`, `roles.json`), and for 
 /// A row without its permissions: member, resource, role.
 type GrantRow = (String, String, String);
 
-/// Rows with the permissions for which the grant was used.
+/// Rows with the used permissions of the grant.
 pub type Rows = BTreeMap<GrantRow, BTreeSet<String>>;
 
 /// The name of a member in the table.

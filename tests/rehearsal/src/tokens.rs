@@ -52,7 +52,7 @@ pub fn claims(email: &str, audience: &str) -> Value {
 }
 
 impl Issuer {
-    /// Signs a token with these claims.
+    
     pub fn sign(&self, claims: &Value) -> String {
         let head = json!({"alg": "RS256", "kid": "1", "typ": "JWT"}).to_string();
         let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(head), URL_SAFE_NO_PAD.encode(claims.to_string()));
@@ -77,7 +77,7 @@ impl Issuer {
     /// Verifies a token for a service at this URL. Returns its email address.
     ///
     /// # Errors
-    /// Returns an error with the reason for which the token is refused.
+    /// Returns an error, with the reason, if the token is refused.
     pub fn verify(&self, token: &str, uri: &str) -> Result<String, String> {
         let (text, signature) = token.rsplit_once('.').ok_or("the token is malformed")?;
         let (head, body) = text.split_once('.').ok_or("the token is malformed")?;

@@ -11,7 +11,7 @@ pub fn program(name: &str) -> OwnProgram {
     OwnProgram([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
 }
 
-/// Runs as supervisor or node if the arguments request it. Does nothing in an ordinary test run.
+/// Runs as supervisor or node if the arguments request it. Has no effect in an ordinary test run.
 pub fn host() {
     let arguments: Vec<String> = std::env::args().collect();
     match &arguments[..] {

@@ -77,7 +77,7 @@ fn a_cluster_is_provisioned() {
     success_requires_a_complete_run(&bed);
 }
 
-/// A second run changes nothing on any host. Its key for ssh is a secret of the simulated cloud.
+/// A second run changes no host. Its key for ssh is a secret of the simulated cloud.
 fn again(bed: &AnsibleBed) {
     let workspace =
         bed.workspace_with_agent().set("_SSH_KEY", "projects/my-project/secrets/dgx-ssh/versions/1");
@@ -171,7 +171,7 @@ fn the_cluster_is_released() {
     assert_eq!(reasons, "another admin dgx01\n");
     assert_eq!(bed.on("login", "ls -A /mnt/shared"), "");
 
-    // A repeated release changes nothing, even with another administrator's job in the queue.
+    // A repeated release has no effect, even with another administrator's job in the queue.
     let workspace = bed.workspace_with_agent();
     assert_eq!(workspace.run("release.yaml").status, BuildStatus::Success);
     assert!(workspace.findings("release").good() && workspace.findings("release").unchanged());

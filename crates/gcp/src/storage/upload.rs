@@ -149,7 +149,7 @@ async fn fill(body: &mut (impl AsyncRead + Unpin), held: &mut BytesMut, limit: u
     Ok(())
 }
 
-/// Computes the digest of everything, including bytes that are not stored.
+/// Computes the digest of all bytes, including those that are not stored.
 async fn drain(body: &mut (impl AsyncRead + Unpin)) -> std::io::Result<()> {
     tokio::io::copy(body, &mut tokio::io::sink()).await.map(drop)
 }

@@ -98,7 +98,7 @@ fn the_budget_of_several_checks_stops_the_running_one_and_starts_no_further() {
             assert_eq!(book.feed(1, fact), None);
         }
         assert_eq!(book.feed_at(Attempt::first_of(second), Fact::JobAccepted(handle())), None);
-        // A budget of 40 EUR pays for twenty minutes, of which six have passed.
+        // A budget of 40 EUR pays for twenty minutes; six of them have passed.
         let seconds = 1200 - book.state.workflow.limits.grace.0.as_secs() - 360;
         book.tick(seconds - 1);
         assert_eq!((book.owes(), book.state.settled.is_none()), (vec!["job.c2a1.observe".to_owned()], true));

@@ -133,7 +133,7 @@ fn values_of_assignments_are_removed() {
         ("curl --user 'bob:s3cret' x", "curl --user 'bob:[redacted:command-password]' x"),
     ] {
         assert_eq!(clean(text), expected, "{text}");
-        assert_eq!(clean(expected), expected, "a second pass finds nothing");
+        assert_eq!(clean(expected), expected, "a second pass finds no secret");
     }
 }
 

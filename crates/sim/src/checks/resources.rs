@@ -282,7 +282,7 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
 /// Maximum time of a cluster beyond its lease, simulated milliseconds: ten minutes.
 const ZOMBIE_MOST: i64 = 600_000;
 
-/// Time for which each cluster existed beyond its lease, simulated milliseconds.
+/// Time of each cluster beyond its lease, simulated milliseconds.
 pub fn overstays(evidence: &RunFiles) -> Vec<(String, i64)> {
     let mut ends: BTreeMap<&str, i64> = BTreeMap::new();
     let mut overstays = Vec::new();

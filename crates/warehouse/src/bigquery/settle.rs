@@ -105,7 +105,7 @@ impl LoadJobs<'_> {
                 JobResult::Bad(why) => return Ok(Err(why)),
                 JobResult::Passing(why) => why,
             };
-            warn!(job = id, why, "a load job failed, and wrote nothing");
+            warn!(job = id, why, "a load job failed, and wrote no row");
             self.client.set_last_error(&why);
             // The pause starts at the end of the failed job, so that later callers do not wait longer. Without a pause
             // the retries would exhaust the daily quota.

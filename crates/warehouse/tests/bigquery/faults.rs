@@ -173,7 +173,7 @@ async fn metrics_are_loaded_once_and_before_the_verdict() {
     }
     assert_eq!((bed.count(METRICS)["a"], bed.count(VERDICTS)["a"]), (5, 1));
     let ends: Vec<_> = bed.jobs("metrics").into_iter().map(|(_, end)| end).collect();
-    assert_eq!(ends, ["backendError", ""], "the failed job wrote nothing");
+    assert_eq!(ends, ["backendError", ""], "the failed job wrote no row");
     assert_eq!(bed.jobs("verdicts").len(), 1);
 }
 

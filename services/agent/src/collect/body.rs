@@ -37,8 +37,7 @@ pub struct OutputFile {
 /// Properties of a body, complete once it has been read to the end.
 pub type CollectedHandle = Arc<Mutex<Collected>>;
 
-/// The file's bytes as stored, and their properties. `limit`: maximum bytes, to which only the marks of cuts
-/// and redactions are added.
+/// The file's bytes as stored, and their properties. `limit`: maximum bytes without the marks of cuts and redactions.
 ///
 /// # Errors
 /// Returns an error if the file cannot be opened.

@@ -31,9 +31,9 @@ struct PairsScheduler {
     refuses: Option<usize>,
     wrong: bool,
     mute: bool,
-    /// Code with which pairs with a bad node are lost.
+    /// Loss code of pairs with a bad node.
     lost: Option<&'static str>,
-    /// Code with which polls of pairs with a bad node fail.
+    /// Error code of polls of pairs with a bad node.
     fails: Option<&'static str>,
     released: Mutex<BTreeSet<String>>,
     /// Submissions are reported as failed, and take effect later.

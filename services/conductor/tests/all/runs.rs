@@ -151,7 +151,7 @@ async fn after_a_restart_owed_commands_are_resent_and_running_work_is_polled() {
         restarted.tick().await.unwrap();
         assert_eq!(world.bus.commands(), owed, "after {moment}");
         restarted.tick().await.unwrap();
-        assert_eq!(world.bus.commands(), owed, "after {moment}: a second tick sends nothing");
+        assert_eq!(world.bus.commands(), owed, "after {moment}: a second tick sends no command");
         // The run continues to its end.
         feed(&restarted, answers()).await;
         assert_sound(&world.records().await);

@@ -45,7 +45,7 @@ async fn other_users_of_the_host_are_refused() {
         }
     }
     assert_eq!(front.runs().await, [""; 0]);
-    assert!(front.store.list("").await.unwrap().is_empty(), "refused requests store nothing");
+    assert!(front.store.list("").await.unwrap().is_empty(), "refused requests store no object");
     // The health check and GitHub's signed webhook need no token.
     let anonymous = [("cookie", "")];
     assert_eq!(front.ask("GET", "/healthz", &anonymous, "").await.0, 200);

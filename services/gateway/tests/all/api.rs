@@ -160,7 +160,7 @@ async fn a_run_is_listed_shown_and_cancelled() {
     assert_eq!(status, 202);
     let (_, shown) = front.get(at).await;
     assert_eq!((&shown["conclusion"], &shown["state"]), (&json!("cancelled"), &json!("closed")));
-    // A repetition changes nothing, and returns the current state.
+    // A repetition has no effect, and returns the current state.
     let (status, again) = front.post(&format!("{at}/cancel"), None, cancel).await;
     assert_eq!((status, &again["seq"]), (202, &shown["seq"]));
     let (_, ledger) = front.get(&format!("{at}/records")).await;

@@ -46,7 +46,7 @@ impl HttpSender {
         Self { http: Http::default(), secrets, github, clock }
     }
 
-    /// Sends a test message to a channel of a workflow. Stores nothing.
+    /// Sends a test message to a channel of a workflow. Stores no notice.
     pub async fn test(&self, wish: &Notify) -> TestResult {
         let id = format!("test-{}", service::ids::unique());
         if let Some(lacks) = self.secrets.lacks(wish) {

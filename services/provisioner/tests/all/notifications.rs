@@ -105,7 +105,7 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     assert_eq!(deleted.len(), 1, "{deleted:?}");
     assert_eq!(deleted[0].0, "dev.burnin.cluster.deleted.v1");
 
-    // Builds that neither deploy nor tear down a cluster of Burnin change nothing.
+    // Builds that neither deploy nor tear down a cluster of Burnin have no effect.
     world.start(&test_support::cloud_build::spec("SUCCESS")).await.unwrap();
     world.end().await;
     for build in world.cloud.builds().iter().filter(|build| !build["tags"].to_string().contains(".cluster."))

@@ -43,7 +43,7 @@ async fn a_lease_protects_its_cluster_until_the_end_of_the_grace_period() {
     assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "kept"), ("b", "kept")]);
     clock.advance(Span::from_secs(1));
     assert_eq!(fates(&sweep(&provider, GRACE, false).await.unwrap()), [("a", "due"), ("b", "kept")]);
-    assert_eq!(provider.alive().len(), 2, "a dry run changes nothing");
+    assert_eq!(provider.alive().len(), 2, "a dry run deletes no cluster");
     assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "gone"), ("b", "kept")]);
     assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("b", "kept")]);
 }

@@ -31,7 +31,7 @@ pub enum Fault {
     LandsAndTears,
     /// The response is 503; the request takes effect later.
     Late(Duration),
-    /// A load job ends with this reason and writes nothing.
+    /// A load job ends with this reason and writes no row.
     Fails(&'static str),
     /// The first response of a query is incomplete.
     Slow,

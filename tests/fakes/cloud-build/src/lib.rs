@@ -34,19 +34,19 @@ pub trait BuildRights: Send + Sync {
     /// Checks the permissions that a build needs before its first step: for its log and its source.
     ///
     /// # Errors
-    /// Returns an error with the reason for which the build fails.
+    /// Returns an error, with the reason, if the build fails.
     fn begin(&self, build: &Value) -> Result<(), String>;
 
     /// Writes an object as the build's account, over an existing one.
     ///
     /// # Errors
-    /// Returns an error with the reason for which the build fails.
+    /// Returns an error, with the reason, if the build fails.
     fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String>;
 
     /// Checks the permissions that a build needs after its steps: for its images.
     ///
     /// # Errors
-    /// Returns an error with the reason for which the build fails.
+    /// Returns an error, with the reason, if the build fails.
     fn end(&self, build: &Value) -> Result<(), String>;
 }
 

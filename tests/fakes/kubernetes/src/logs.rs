@@ -54,7 +54,7 @@ impl PodLogs {
         self.all().entry(name(pod, container)).or_default().over = true;
     }
 
-    /// Rotates all lines away.
+    
     pub fn rotate(&self, pod: &str, container: &str) {
         if let Some(output) = self.all().get_mut(&name(pod, container)) {
             output.gone = output.lines.len();

@@ -122,7 +122,7 @@ async fn body(body: Body, most: Option<usize>) -> (Bytes, bool) {
     (bytes.freeze(), most.is_none())
 }
 
-/// Handles every request.
+
 pub(crate) async fn answer(
     State(shared): State<Arc<ServerState>>,
     ConnectInfo(control): ConnectInfo<ConnectionControl>,

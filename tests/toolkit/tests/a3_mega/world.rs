@@ -18,7 +18,7 @@ fn program() -> OwnProgram {
     test_support::processes::program("world::be_host")
 }
 
-/// Does nothing as a test; with these arguments it is a supervisor.
+/// Has no effect as a test; with these arguments it is a supervisor.
 #[test]
 fn be_host() {
     test_support::processes::host();

@@ -9,7 +9,7 @@ pub fn program() -> OwnProgram {
     test_support::processes::program("support::be_host")
 }
 
-/// Does nothing as a test; with the arguments of a supervisor it runs as a supervisor.
+/// Has no effect as a test; with the arguments of a supervisor it runs as a supervisor.
 #[test]
 fn be_host() {
     test_support::processes::host();

@@ -107,7 +107,7 @@ impl Bus for Catch {
 }
 
 impl Catch {
-    /// Commands as `stage.attempt.verb`, in the order in which they were sent.
+    /// Commands as `stage.attempt.verb`, in the order of sending.
     pub fn commands(&self) -> Vec<String> {
         let short = |message: &Message| match &message.content {
             Content::Command(command) => Some(command.id.to_string().split_once('.')?.1.to_owned()),

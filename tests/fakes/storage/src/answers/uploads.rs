@@ -9,7 +9,7 @@ use crate::{
     world::{Refusal, Session, StorageState},
 };
 
-/// Unit in which incomplete uploads are stored, bytes.
+/// Storage unit of incomplete uploads, bytes.
 const QUANTUM: usize = 256 << 10;
 
 pub(super) fn route(
