@@ -51,7 +51,6 @@ impl Fleet {
         Arc::clone(&self.world)
     }
 
-    
     pub fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.roster)
     }

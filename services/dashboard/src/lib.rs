@@ -27,7 +27,6 @@ impl Handler for NoSubscription {
     }
 }
 
-
 pub fn main() -> ExitCode {
     gcp::run_with_routes(
         "dashboard",

@@ -110,7 +110,6 @@ impl Outcome {
     }
 }
 
-
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());

@@ -52,7 +52,6 @@ pub fn claims(email: &str, audience: &str) -> Value {
 }
 
 impl Issuer {
-    
     pub fn sign(&self, claims: &Value) -> String {
         let head = json!({"alg": "RS256", "kid": "1", "typ": "JWT"}).to_string();
         let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(head), URL_SAFE_NO_PAD.encode(claims.to_string()));

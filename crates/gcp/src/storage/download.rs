@@ -92,7 +92,6 @@ impl Download {
         self.tries.again(trouble).await
     }
 
-    
     pub async fn whole(mut self) -> Result<Bytes, RequestError> {
         let mut whole = Vec::new();
         while let Some(bytes) = self.next().await? {

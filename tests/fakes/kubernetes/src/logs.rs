@@ -54,7 +54,6 @@ impl PodLogs {
         self.all().entry(name(pod, container)).or_default().over = true;
     }
 
-    
     pub fn rotate(&self, pod: &str, container: &str) {
         if let Some(output) = self.all().get_mut(&name(pod, container)) {
             output.gone = output.lines.len();

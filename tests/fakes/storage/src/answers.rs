@@ -122,7 +122,6 @@ async fn body(body: Body, most: Option<usize>) -> (Bytes, bool) {
     (bytes.freeze(), most.is_none())
 }
 
-
 pub(crate) async fn answer(
     State(shared): State<Arc<ServerState>>,
     ConnectInfo(control): ConnectInfo<ConnectionControl>,
