@@ -180,7 +180,7 @@ fn an_idle_connection_uses_at_most_64_kib_and_releases_them() {
     assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
     let each = (HEAP.allocated() - before) / IDLE;
     println!("{each} bytes per idle connection");
-    assert!(each <= 64 << 10, "{each} bytes per idle connection");
+    assert!(each <= 64 << 10, "an idle connection uses {each} bytes");
     drop(held);
     wait_for("the memory to be released", || HEAP.allocated() < before + (64 << 10));
     server.end();

@@ -146,7 +146,7 @@ async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<R
                 let begun: Result<Value, _> = answer.json().await;
                 match begun.ok().and_then(|begun| begun["run"].as_str()?.parse().ok()) {
                     Some(run) => return Ok(run),
-                    None => "an incomplete response".to_owned(),
+                    None => "the response is incomplete".to_owned(),
                 }
             }
             Ok(answer) if answer.status().is_client_error() => {

@@ -87,7 +87,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     rehearsal.start().await?;
     dashboard(rehearsal, "/", "Burnin").await?;
     let started = start_on_a_page(rehearsal).await?;
-    let mut notes = vec![format!("run {started} started by an operator on a page")];
+    let mut notes = vec![format!("an operator started run {started} on a page")];
     message(rehearsal, "by-message", "1")?;
     push(rehearsal, 0, "1").await?;
     let (mut agents, mut repeated) = (BTreeSet::new(), false);
@@ -175,7 +175,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     dashboard(rehearsal, &format!("/runs/{failed}"), "by-schedule").await?;
     report(rehearsal, &failed).await?;
     pin_on_a_page(rehearsal, &started).await?;
-    notes.push(format!("{dead} dead letters forwarded"));
+    notes.push(format!("{dead} dead letters were forwarded"));
     notes.push(format!("{} builds", rehearsal.builds().len()));
     match rehearsal.iam.denials().first() {
         Some(denial) => Err(format!("403: {denial}")),

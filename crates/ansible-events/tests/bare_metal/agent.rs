@@ -93,7 +93,7 @@ async fn fact(broker: &Broker, kind: &str) -> Value {
                 return serde_json::from_str(&data).unwrap();
             }
         }
-        assert!(Instant::now() < until, "no {kind} within {} s", PATIENCE.as_secs());
+        assert!(Instant::now() < until, "timeout: no {kind} arrived within {} s", PATIENCE.as_secs());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -133,7 +133,7 @@ async fn the_agent_runs_a_job_of_its_subscription() {
     let collect = json!({"type": "dev.burnin.logs.collect.v1", "data": collect});
     broker.publish(&topic("agent"), command("r-1.logs.1.start", collect));
     let logs = fact(&broker, "dev.burnin.logs.collected.v1").await;
-    assert!(logs["objects"].as_u64() > Some(4), "one log of each node, and the manifest: {logs}");
+    assert!(logs["objects"].as_u64() > Some(4), "the bucket has one log of each node, and the manifest: {logs}");
     let (subscription, until) = (
         format!("projects/my-project/subscriptions/{SUBSCRIPTION}"),
         Instant::now() + Duration::from_secs(20),

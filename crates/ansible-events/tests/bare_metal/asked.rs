@@ -75,7 +75,7 @@ fn an_invalid_inventory_is_reported_with_its_line() {
         let (code, output) = run_with(bad, &[]);
         assert_eq!(code, Some(64), "{bad}: {output}");
         assert!(output.contains(expected), "{bad}: {output}");
-        assert_eq!(output.lines().count(), 2, "one error: {output}");
+        assert_eq!(output.lines().count(), 2, "expected one error, found: {output}");
     }
 }
 

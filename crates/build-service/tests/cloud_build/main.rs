@@ -12,5 +12,5 @@ async fn cloud_build_satisfies_the_port_contract() {
     let world = CloudBuildBed::new().await;
     let configs = Configs { succeeds: spec("SUCCESS"), fails: spec("FAILURE"), lasts: spec("never") };
     conformance::builds(&world.builds, &configs).await;
-    assert_eq!(world.cloud.builds().len(), 5, "one build for each started command");
+    assert_eq!(world.cloud.builds().len(), 5, "each started command has one build");
 }

@@ -121,7 +121,7 @@ impl Run {
     fn finish(self) -> (i32, String) {
         let Output { status, stdout, stderr } = self.0.wait_with_output().unwrap();
         let text = String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap();
-        (status.code().expect("an exit code"), text)
+        (status.code().expect("the program has an exit code"), text)
     }
 }
 

@@ -57,7 +57,7 @@ async fn steps_run_in_parallel_where_the_file_allows_it() {
             .unwrap()
     };
     assert!(ended(0) < started(1) && ended(0) < started(2));
-    assert!(started(1) < ended(2) && started(2) < ended(1), "both ran at the same time");
+    assert!(started(1) < ended(2) && started(2) < ended(1), "both steps ran at the same time");
     assert!(started(3) < ended(0), "`-` starts without waiting");
     assert!((0..4).all(|step| ended(step) < started(4)), "an absent waitFor waits for all");
     let groups =

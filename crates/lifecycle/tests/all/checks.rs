@@ -154,7 +154,7 @@ fn a_lost_cluster_repeats_only_the_interrupted_check() {
     feed(&mut book, A, measured());
     feed(&mut book, A, [verdict(Verdict::Pass)]);
     feed(&mut book, B, [Fact::JobAccepted(handle()), Fact::JobFailed(failure(Class::ClusterLost))]);
-    assert_eq!(book.owes(), ["cluster.1.delete"], "at most one cluster at a time");
+    assert_eq!(book.owes(), ["cluster.1.delete"], "a run has at most one cluster at a time");
     book.feed(1, deleted(book.now));
     assert_eq!(book.owes(), ["cluster.2.start"]);
     book.feed(2, Fact::ClusterReady(cluster()));

@@ -77,7 +77,7 @@ fn a_broken_cluster_is_deleted_before_the_next_request() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.cluster.accepted.v1");
     book.feed(1, Fact::ClusterFailed(failure(Class::Infrastructure)));
-    assert_eq!(book.owes(), ["cluster.1.delete"], "at most one cluster for one run");
+    assert_eq!(book.owes(), ["cluster.1.delete"], "a run has at most one cluster at a time");
     book.feed(1, deleted(book.now));
     assert_eq!(book.owes(), ["cluster.2.start"]);
 }

@@ -313,7 +313,7 @@ fn the_environment_block_keeps_fields_that_explain_a_measurement() {
         let (begin, end) = (text.find("\"env\"").unwrap(), text.find("\"nccl_version\"").unwrap());
         (text[..begin].to_owned(), text[end..].to_owned())
     };
-    assert_eq!(block(&before), block(&after), "byte for byte");
+    assert_eq!(block(&before), block(&after), "the block is unchanged");
     let read = |text: &str| nccl::read(text.as_bytes()).unwrap();
     assert_eq!(read(&before), read(&after));
     assert_eq!(read(&after).tables[0].rows.len(), 1);

@@ -116,7 +116,7 @@ struct Answers(Disposition);
 #[async_trait::async_trait]
 impl Handler for Answers {
     async fn handle(&self, event: &Event) -> Disposition {
-        assert_ne!(event.subject(), Some("panic"), "asked to panic");
+        assert_ne!(event.subject(), Some("panic"), "the test requests a panic");
         self.0.clone()
     }
 }
@@ -220,7 +220,7 @@ impl PeriodicTask for Sweep {
     }
 
     async fn run(&self) -> Result<(), String> {
-        assert_ne!(self.0, Err("panic".to_owned()), "asked to panic");
+        assert_ne!(self.0, Err("panic".to_owned()), "the test requests a panic");
         self.0.clone()
     }
 }

@@ -192,7 +192,7 @@ async fn views_have_descriptions() {
         engine.view(DATASET, path.file_stem().unwrap().to_str().unwrap(), &statement).await.unwrap();
         views += 1;
     }
-    assert_eq!(views, 9, "a view without a test");
+    assert_eq!(views, 9, "each view has a test");
     // Thirteen runs of one cluster, oldest first, and two runs of another cluster; the last one was not judged.
     let curve: Vec<f64> =
         [400., 410., 390., 405., 395., 402., 398., 401., 399., 403., 397., 300., 310.].into();

@@ -407,5 +407,5 @@ async fn the_results_of_nodes_name_the_suspects_of_the_verdict_and_the_nodes_tha
     let passed = ["n0", "n1"]
         .map(|node| result(node, NodeResultKind::Passed, &format!("passed: {}", workflow().name)));
     assert_eq!(node_results(Verdict::Pass, &[]).await, passed);
-    assert_eq!(node_results(Verdict::Inconclusive, &[]).await, [], "no evidence about any node");
+    assert_eq!(node_results(Verdict::Inconclusive, &[]).await, [], "an inconclusive run is no evidence about its nodes");
 }

@@ -39,7 +39,7 @@ async fn other_users_of_the_host_are_refused() {
         for (method, path) in PATHS {
             let headers = [(*name, value.as_str()), ("content-type", "application/cloudevents+json")];
             let (status, headers, body) = front.ask(method, path, &headers, &offer.to_string()).await;
-            assert_eq!(status, 401, "{method} {path} {name}: {value}");
+            assert_eq!(status, 401, "{method} {path} is admitted with {name}: {value}");
             assert_eq!(headers["www-authenticate"], "Bearer");
             assert!(body.contains("curl -H @.burnin/host/up/8080.header"), "{body}");
         }

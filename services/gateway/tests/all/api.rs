@@ -369,7 +369,7 @@ async fn requests_from_pages_of_other_sites_are_refused() {
             [("GET", "/api/v1/runs"), ("POST", "/"), ("POST", "/chores/requests"), ("GET", "/")]
         {
             let (status, _, _) = front.ask(method, path, headers, &event.to_string()).await;
-            assert_eq!(status, 421, "{method} {path} {headers:?}");
+            assert_eq!(status, 421, "{method} {path} is admitted with {headers:?}");
         }
         // A tunnel for GitHub may have any host name; only the signature is checked.
         assert_eq!(front.ask("POST", "/hooks/github", headers, "{}").await.0, 401);

@@ -43,7 +43,7 @@ async fn an_offered_cluster_starts_each_matching_workflow_once() {
     assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
     assert_eq!(front.runs().await, runs);
     let answers = front.published(RUN_ANSWERED);
-    assert_eq!(answers.len(), 4, "one answer per delivery and workflow");
+    assert_eq!(answers.len(), 4, "each delivery has one answer per workflow");
     let key = json!({"source": "//acme/rack", "id": "7"});
     assert!(answers.iter().all(|answer| answer["request"] == key && answer["run"].is_string()));
     assert_eq!(answers[..2], answers[2..]);

@@ -41,7 +41,7 @@ fn served(root: &Path, serves: &str) -> Served {
 fn the_public_service_serves_only_webhooks() {
     let folder = tempfile::tempdir().unwrap();
     let served = served(folder.path(), "hooks");
-    assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401, "a webhook without a signature");
+    assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401, "a webhook without a signature is refused");
     for (method, path) in [
         ("GET", "/"),
         ("POST", "/"),

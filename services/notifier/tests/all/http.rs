@@ -205,7 +205,7 @@ async fn a_hanging_receiver_times_out_and_is_retried() {
     );
     assert!(began.elapsed() >= Duration::from_secs(9), "the attempt lasted until its timeout");
     assert_eq!(sender.deliver(&posted(1)).await, Reply::Delivered);
-    assert_eq!(receiver.arrived(), [posted(1).id, posted(1).id], "received twice with the same id");
+    assert_eq!(receiver.arrived(), [posted(1).id, posted(1).id], "the notice arrived twice with the same id");
 }
 
 #[tokio::test]

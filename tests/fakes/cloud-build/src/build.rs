@@ -108,7 +108,7 @@ pub(crate) fn refused(build: &Value) -> Option<String> {
     let tags = build["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
     let illegal = tags.iter().find(|tag| !tag.as_str().is_some_and(legal));
     illegal
-        .map(|tag| format!("invalid build: tag {tag}"))
+        .map(|tag| format!("invalid build: tag {tag} is not valid"))
         .or((tags.len() > 64).then(|| format!("invalid build: {} tags exceed the maximum of 64", tags.len())))
 }
 

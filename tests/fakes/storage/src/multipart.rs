@@ -45,7 +45,7 @@ fn parts(content_type: &str, body: &Bytes) -> Option<Vec<Bytes>> {
 pub fn read(content_type: &str, body: &Bytes) -> Result<(Map<String, Value>, Bytes), String> {
     let parts = parts(content_type, body).ok_or("the multipart body has no end or no boundary")?;
     let [metadata, media, trailing @ ..] = &parts[..] else {
-        return Err(format!("{} parts instead of metadata and media", parts.len()));
+        return Err(format!("expected metadata and media, found {} parts", parts.len()));
     };
     let object = |part: &Bytes| serde_json::from_slice::<Map<String, Value>>(part);
     let mut metadata = object(metadata).map_err(|error| format!("metadata: {error}"))?;

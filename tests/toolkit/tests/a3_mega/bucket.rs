@@ -75,7 +75,7 @@ fn another_workspace_destroys_from_the_folders_stored_in_the_bucket() {
     assert_eq!(
         steps.stored(),
         [vec!["asked.json".to_owned()], all.concat()].concat(),
-        "stored before and after the deployment"
+        "the folder is stored before and after the deployment"
     );
 
     steps.workspace();

@@ -91,7 +91,7 @@ fn every_hostile_value_is_rejected_by_name() {
                     || (storage == "filestore" && name.starts_with("_GCS_"));
                 assert!(
                     unread || text.contains(&format!("{name}: expected ")),
-                    "{hostile:?}: {name}: {text}"
+                    "{hostile:?} is not reported for {name}: {text}"
                 );
             }
         }

@@ -45,7 +45,7 @@ async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> Toolk
     assert_eq!(node["labels"]["burnin-expires"], seconds.to_string());
     assert_eq!(node["scheduling"]["instanceTerminationAction"], "DELETE");
     let life = node["scheduling"]["maxRunDuration"]["seconds"].as_i64().unwrap();
-    assert!((35_000..=36_000).contains(&life), "{life} s of maximum lifetime");
+    assert!((35_000..=36_000).contains(&life), "the maximum lifetime is {life} s");
 
     world.gone().await;
     recorded(&world, name);

@@ -121,7 +121,7 @@ fn the_blueprints_match_the_pinned_toolkit() {
         let deployments = deployments(&parameters);
         assert_eq!(deployments.len(), 3, "{parameters:?}");
         for (file, expanded) in expanded(&deployments, &|text| text) {
-            assert_eq!(expanded.problems, [""; 0], "{file} with {parameters:?}");
+            assert_eq!(expanded.problems, [""; 0], "{file} has problems with {parameters:?}");
             undecided.extend(expanded.undecided);
         }
     }

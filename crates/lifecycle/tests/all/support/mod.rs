@@ -117,7 +117,7 @@ impl Book {
                 return self;
             }
         }
-        panic!("no fact of type {event_type} in a good run");
+        panic!("a good run has no fact of type {event_type}");
     }
 
     pub fn conclusion(&self) -> Option<&'static str> {
@@ -126,7 +126,7 @@ impl Book {
 }
 
 fn record(seq: u64, at: Timestamp, entry: RecordEntry) -> Record {
-    let run = "quickstart-1".parse().expect("a legal run id");
+    let run = "quickstart-1".parse().expect("the run id is valid");
     Record { format: RECORD_FORMAT, run, seq, nonce: "n".into(), recorded_at: at, entry }
 }
 
