@@ -292,7 +292,7 @@ pub(crate) fn wait_for(condition: impl Fn() -> bool, longest: Duration) -> io::R
         if std::time::Instant::now() >= until {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "a started process did not report its start",
+                format!("a started process did not report its start within {} s", longest.as_secs()),
             ));
         }
         std::thread::sleep(Duration::from_millis(2));

@@ -94,7 +94,7 @@ impl JobFolder {
     /// Returns an error if the cluster accepts no jobs or the folder cannot be written.
     pub fn submit(&self, name: &str, request: &JobRequest) -> io::Result<()> {
         if self.cluster.join("deleted.json").exists() || cluster_request::read(&self.cluster)?.is_none() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the cluster accepts no jobs"));
+            let why = format!("{} accepts no jobs: the cluster is absent or was released", self.cluster.display());
         }
         lock_files::create_json(&self.folder(name).join("job.json"), request).map(drop)
     }

@@ -57,7 +57,7 @@ impl Triggers {
                 problems.push((format!("build[{at}].trigger"), "must not be empty".to_owned()));
             }
             if build.image.as_ref().is_some_and(|image| image.is_empty() || image.contains(['@', ' '])) {
-                let why = "expected an image name without a tag or a digest".to_owned();
+                let found = build.image.as_deref().unwrap_or_default();
                 problems.push((format!("build[{at}].image"), why));
             }
         }

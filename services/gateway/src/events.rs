@@ -83,7 +83,7 @@ impl Gateway {
             };
             let image = on.image.as_ref().map(|image| build.image(image));
             if let Some(None) = image {
-                warn!(workflow = name, build = build.id, "the build pushed no image of the expected name");
+                warn!(workflow = name, build = build.id, image = ?on.image, "the build pushed no image of this name");
                 continue;
             }
             let wish = StartRequest {

@@ -65,7 +65,7 @@ fn check_objects(
         let path = templates.expand(&here, template, problems);
         if path.contains(char::is_whitespace) {
             problems
-                .push(BuildProblem::new(&here, "expected a path without blanks, which Cloud Build rejects"));
+                .push(BuildProblem::new(&here, format!("expected a path without blanks, which Cloud Build rejects, found {path:?}")));
         } else if path.starts_with('/') || path.split('/').any(|part| part == "..") {
             problems.push(BuildProblem::new(
                 &here,
