@@ -354,7 +354,7 @@ def cases(deployment, parked, failed):
              "a listener that is off": only(subscription("burnin-replies-team", age, throughout(90000)))}),
         "parked-events": (
             {"one parked event": at(parked, 30)},
-            {"another service's line": at(elsewhere(parked), 30), "an event that cannot be parked": at(logged("crates/service/src/push.rs", "cannot be parked"), 30)}),
+            {"another service's line": at(elsewhere(parked), 30), "an event that cannot be parked": at(logged("crates/service/src/push.rs", "the event cannot be parked"), 30)}),
         "zombie-cost": (
             {"one deletion": at(deleted, 30)},
             {"a cluster without label": at(logged("services/provisioner/src/sweep.rs", "no expiry label"), 30)}),

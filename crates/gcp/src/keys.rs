@@ -120,7 +120,7 @@ impl Keys {
         }
     }
 
-    /// The key, whether the cached keys are valid, and whether they should be refreshed soon.
+    /// The key, whether the cached keys are valid, and whether a refresh is due.
     async fn lookup(&self, id: &str, now: Timestamp) -> (Option<Arc<DecodingKey>>, bool, bool) {
         let known = self.known.read().await;
         let before = |limit: Option<Timestamp>| limit.is_some_and(|limit| now < limit);

@@ -26,7 +26,7 @@ type Received = BTreeMap<(String, String), BTreeMap<String, usize>>;
 #[derive(Clone)]
 pub struct Receiver {
     pub url: String,
-    /// Whether the receiver is sometimes busy, and sometimes closes the connection after a notice.
+    /// Whether the receiver rejects some notices, and closes the connection after others.
     unreliable: bool,
     received: Arc<Mutex<Received>>,
     /// Number of rejections by id.

@@ -44,7 +44,7 @@ pub struct RehearsalSettings {
     pub strict: bool,
     /// Maximum number of deliveries before a message is a dead letter; without it, the plan's, whose pauses last an hour.
     pub deliveries: Option<u32>,
-    /// Messages are sometimes delivered twice, and the receiver of notices is sometimes busy.
+    /// Every third message is delivered twice, and the receiver of notices rejects some of them.
     pub unreliable: bool,
     /// Interval at which the conductor repeats commands without a result.
     pub resend: &'static str,
