@@ -20,7 +20,7 @@ variable "images" {
 }
 
 variable "agents" {
-  description = "Names of the existing clusters, each of which has an agent."
+  description = "Names of the existing clusters with an agent."
   type        = set(string)
   default     = []
 

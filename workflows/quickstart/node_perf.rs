@@ -14,7 +14,7 @@ mod processors;
 
 use std::{env, process, time::Duration};
 
-/// Time for which each device is measured.
+/// Duration of the measurement of each device.
 const MEASURED: Duration = Duration::from_millis(300);
 
 /// Reasons to end without a result.

@@ -11,7 +11,7 @@ use service::Clock;
 use tokio::sync::{Mutex, RwLock};
 use tracing::{info, warn};
 
-/// Address at which Google publishes the public keys.
+/// Address of Google's public keys.
 pub const GOOGLE: &str = "https://www.googleapis.com/oauth2/v3/certs";
 
 /// Minimum interval between fetches caused by unknown key ids.
@@ -64,7 +64,7 @@ fn max_age(control: &str) -> Option<Duration> {
 struct CachedKeys {
     keys: BTreeMap<String, Arc<DecodingKey>>,
     expire: Option<Timestamp>,
-    /// Time from which new keys are fetched.
+    /// Earliest time of the next fetch.
     ageing: Option<Timestamp>,
 }
 

@@ -177,7 +177,7 @@ impl Artefacts {
     /// Commits a stage, including the list of files left out.
     ///
     /// # Errors
-    /// Returns an error under the same conditions as [`Artefacts::commit`].
+    /// Returns an error if the store request fails or the existing manifest is unreadable.
     pub async fn commit_with<'a>(
         &self,
         owner: impl Into<ArtifactOwner<'a>>,

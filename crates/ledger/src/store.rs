@@ -121,7 +121,7 @@ impl dyn Store + '_ {
 /// control character.
 ///
 /// # Errors
-/// Returns the violated rule if the name is invalid.
+/// Returns an error, the violated rule, if the name is invalid.
 pub fn check_name(name: &str) -> Result<(), StoreError> {
     let why = if name.is_empty() || name.len() > 1024 {
         "must have 1 to 1024 bytes"

@@ -58,7 +58,7 @@ pub struct StageState {
     pub handle: Option<String>,
     /// First reported end of the attempt, which is final.
     pub end: Option<AttemptEnd>,
-    /// Time at which the exceeded limit was recorded.
+    /// Record time of the exceeded limit.
     pub overdue: Option<Timestamp>,
     /// The external system itself reported the end of this attempt: none of its processes is running.
     pub stopped: bool,
@@ -88,7 +88,7 @@ pub enum AttemptEnd {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Lease {
     pub asked_at: Timestamp,
-    /// Time at which the cluster expires by itself.
+    /// Expiry of the cluster itself.
     pub expires_at: Timestamp,
     /// Whether the cluster may exist.
     pub state: LeaseState,

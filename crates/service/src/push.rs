@@ -149,7 +149,7 @@ impl<S: Send + Sync> FromRequest<S> for Pushed {
 /// Reads an event from headers and body.
 ///
 /// # Errors
-/// Returns the problem if the event is unreadable; it is stored with the parked bytes.
+/// Returns an error, the problem, if the event is unreadable; it is stored with the parked bytes.
 pub fn decode(headers: &Headers, body: &[u8]) -> Result<Event, String> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut attributes = BTreeMap::new();
@@ -251,7 +251,7 @@ fn wrapped(body: &[u8]) -> Result<Event, String> {
 /// Reads an event from the attributes and data of a Pub/Sub message.
 ///
 /// # Errors
-/// Returns the problem if the message is not an event.
+/// Returns an error, the problem, if the message is not an event.
 pub fn carried(received: BTreeMap<String, String>, data: &[u8]) -> Result<Event, String> {
     let mut attributes = BTreeMap::new();
     let mut media_type = None;

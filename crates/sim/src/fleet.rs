@@ -29,7 +29,7 @@ const LOOK: Span = Span::from_secs(5);
 /// Interval of the independent sweeper, and its grace period after the end of a lease.
 const SWEEP: Span = Span::from_secs(30);
 const SWEEP_GRACE: Span = Span::from_secs(120);
-/// Interval at which a conductor wakes every open run.
+/// Interval of a conductor's ticks, which wake every open run.
 const TICK: Span = Span::from_secs(20);
 
 pub struct Fleet {

@@ -56,7 +56,7 @@ pub struct Scenario {
     pub heals_after: i64,
     /// Resend interval of commands.
     pub resend: Span,
-    /// Calls at which a process is killed.
+    /// Calls that kill their process.
     pub crash_at: Vec<(u64, EffectMoment)>,
     /// Whether the trace is kept as text.
     pub traced: bool,

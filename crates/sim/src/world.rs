@@ -48,7 +48,7 @@ pub struct WorldState {
     /// Time that a conductor needed for each fact, until its commands were sent, nanoseconds. While it is
     /// measured, no history is kept, because it would use most of the memory.
     pub busy: Option<Vec<u32>>,
-    /// Calls at which a process is killed, for enumerations of crashes.
+    /// Calls that kill their process, for enumerations of crashes.
     pub crash_at: Vec<(u64, EffectMoment)>,
     /// Number of unacknowledged deliveries.
     pub in_flight: u64,

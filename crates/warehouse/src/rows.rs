@@ -273,7 +273,7 @@ pub struct FindingRow {
 }
 
 impl MetricRow {
-    /// Restores the metric from which the row was made.
+    /// Restores the metric of the row.
     #[must_use]
     pub fn metric(&self) -> Metric {
         Metric {

@@ -72,7 +72,7 @@ pub enum WakeError {
 type CommandKey = (Stage, Attempt, Verb);
 type SentCommands = BTreeMap<RunId, Vec<(CommandKey, Timestamp)>>;
 
-/// A run's state, and the time of the listing from which it was read.
+/// A run's state, and the time of its ledger's listing.
 struct KnownState {
     state: RunState,
     listed_at: Timestamp,

@@ -15,7 +15,7 @@ use crate::pairs;
 #[derive(Clone, Debug)]
 pub struct LogReader {
     format: LogSource,
-    /// Part of the cluster for which the program is started once.
+    /// Part of the cluster with one start of the program.
     every: Every,
     /// Maximum number of rounds of pairs.
     rounds: Option<u32>,
@@ -37,7 +37,7 @@ impl LogReader {
     /// The reader for this program.
     ///
     /// # Errors
-    /// Returns a permanent error if this version does not support the format, or the declaration is invalid.
+    /// Returns an error, a permanent one, if this version does not support the format, or the declaration is invalid.
     pub fn of(program: &Program) -> Result<Self, PortError> {
         let Program::Command(CommandLine { every, rounds, read, .. }) = program else {
             return Ok(Self::detecting());

@@ -33,7 +33,7 @@ pub const UNDER_WAY: Span = Span::from_secs(60);
 const FIRST: Span = Span::from_secs(2);
 /// Maximum delay between attempts.
 const SLOWEST: Span = Span::from_secs(15 * 60);
-/// Time after which an undelivered notice is given up.
+/// Maximum age of an undelivered notice.
 pub const GIVEN_UP: Span = Span::from_secs(24 * 3600);
 
 /// Notices in a bucket.
@@ -96,7 +96,7 @@ struct AttemptMark {
 }
 
 impl NoticeKey {
-    /// Key under which `notice` is stored.
+    /// Storage key of `notice`.
     pub fn of(notice: &Notice) -> Self {
         Self { run: notice.run.clone(), channel: notice.channel() }
     }

@@ -46,9 +46,9 @@ pub struct RehearsalSettings {
     pub deliveries: Option<u32>,
     /// Every third message is delivered twice, and the receiver of notices rejects some of them.
     pub unreliable: bool,
-    /// Interval at which the conductor repeats commands without a result.
+    /// Resend interval of commands without a result.
     pub resend: &'static str,
-    /// Interval at which builds, clusters and jobs are polled.
+    /// Poll interval of builds, clusters and jobs.
     pub poll: &'static str,
     /// Interval of periodic tasks, instead of minutes.
     pub tasks: Duration,
@@ -163,7 +163,7 @@ fn context(what: &str) -> impl Fn(std::io::Error) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// A free port for a service. It is below the range from which the kernel assigns ports, because the many sockets of a rehearsal could
+/// A free port for a service. It is below the kernel's range of assigned ports, because the many sockets of a rehearsal could
 /// otherwise take it before the service binds it.
 fn free_port() -> Result<u16, String> {
     const FIRST: u32 = 20_000;

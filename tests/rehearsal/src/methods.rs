@@ -1,4 +1,5 @@
-//! Permissions that each method of Google's services checks, and on which resource. Permissions come from `methods.json`; `rules` has the
+//! Permissions that each method of Google's services checks, with the checked resource. Permissions come from `methods.json`; `rules` has
+//! the
 //! source of each other rule.
 
 use std::{collections::BTreeMap, sync::LazyLock};

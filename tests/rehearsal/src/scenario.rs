@@ -24,7 +24,7 @@ use crate::{
 
 /// Maximum duration of all runs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time after which an unfinished run fails the rehearsal of a removed grant.
+/// Timeout of the runs in the rehearsal of a removed grant.
 const QUICK: Duration = Duration::from_secs(30);
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -24,7 +24,7 @@ pub struct BuildNotification {
 /// Reads a notification; `None` for a build that Burnin did not create.
 ///
 /// # Errors
-/// Returns the problem if the message is invalid.
+/// Returns an error, the problem, if the message is invalid.
 pub fn read(event: &Event) -> Result<Option<BuildNotification>, String> {
     let data = event.data().cloned().ok_or("the notification has no build")?;
     let data: Value = data.try_into().map_err(|error| format!("the notification is not JSON: {error}"))?;

@@ -69,7 +69,7 @@ pub fn pushed(build: &model::Build) -> Option<(String, String)> {
 /// The files in a build's artifact manifest, as object names in `bucket`.
 ///
 /// # Errors
-/// Returns an error that names the first line that is invalid or names another bucket.
+/// Returns an error, with the first such line, if a line is invalid or names another bucket.
 pub fn artifacts(manifest: &[u8], bucket: &str) -> Result<Vec<String>, String> {
     #[derive(Deserialize)]
     struct StepLine {

@@ -9,7 +9,7 @@ use google_cloud_build_v1::model::Build;
 /// Prefix reserved for Burnin's tags.
 pub const OURS: &str = "burnin.";
 
-/// Tag by which a list finds the builds of this key.
+/// Tag of all builds of this key, for lists.
 pub fn wish(key: &BuildKey) -> String {
     format!("{OURS}{key}")
 }

@@ -1,6 +1,6 @@
 use crate::Secret;
 
-/// Minimum length, in bytes, from which a line of a multi-line secret is masked separately. Shorter lines, such as `}`,
+/// Minimum length, in bytes, of a separately masked line of a multi-line secret. Shorter lines, such as `}`,
 /// are too common.
 const SHORTEST_LINE: usize = 4;
 

@@ -9,7 +9,7 @@ use model::{Command, CommandId, RunId, Timestamp};
 use super::{RunFiles, Violation};
 use crate::{Happening, cloud::SECRET, process::SimService};
 
-/// Commands by id, each with the number of records from which it is pending.
+/// Commands by id, each with the number of records when it became pending.
 type PendingCommands = BTreeMap<CommandId, Vec<(usize, Command)>>;
 
 const OWED: &str = "only owed commands are sent";
@@ -42,7 +42,7 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// All commands that are pending in any state of the run, each with the number of records after which it is pending.
+/// All commands that are pending in any state of the run, each with the number of records when it became pending.
 fn pending(states: &[lifecycle::RunState]) -> PendingCommands {
     let mut commands = PendingCommands::new();
     for (records, state) in (1..).zip(states) {

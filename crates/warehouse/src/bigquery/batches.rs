@@ -90,8 +90,7 @@ impl Batches {
         }
     }
 
-    /// Time until the next batch may be created: the rest of the interval, at least the time in which further
-    /// loads may arrive.
+    /// Time until the next batch may be created: the rest of the interval, at least the waiting time for further loads.
     fn pause_after(&self, last: Option<&Batch>) -> Duration {
         let due = last.map_or(0, |last| last.made_at + millis(self.options.every));
         // If another process's clock is ahead, the pause is at most one interval.

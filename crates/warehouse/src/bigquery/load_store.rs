@@ -51,7 +51,7 @@ impl LoadEnd {
     }
 }
 
-/// Load ids become part of object names, and of URI patterns for BigQuery, in which `*` is a wildcard.
+/// Load ids become part of object names, and of BigQuery's URI patterns, where `*` is a wildcard.
 ///
 /// # Errors
 /// Returns an error if the id is invalid: [`Error::Permanent`].

@@ -71,7 +71,7 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
     Load { verdicts: vec![verdict_row], rows: (0..).zip(busbw).map(row).collect(), ..Load::default() }
 }
 
-/// A metric of two GPUs on each of two nodes, one of which could not be measured, and a finding.
+/// A metric of two GPUs on each of two nodes, with one unmeasurable value, and a finding.
 fn metrics_of(run: &str, shift: f64) -> Load {
     let values = [("n1", 0, Some(1.0)), ("n1", 1, Some(2.0)), ("n2", 0, Some(4.0)), ("n2", 1, None)];
     let row = |(metric_number, (node, gpu, value)): (u64, (&str, u32, Option<f64>))| MetricRow {

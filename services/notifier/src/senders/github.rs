@@ -128,7 +128,7 @@ impl HttpSender {
     }
 }
 
-/// Meaning of GitHub's response. Exceeded rate limits may also have status 403, with the time at which they end.
+/// Meaning of GitHub's response. Exceeded rate limits may also have status 403, with their end time.
 fn reply(answer: &HttpReply, token: &SecretText, now: Timestamp) -> Reply {
     let spent = answer.header(&HeaderName::from_static("x-ratelimit-remaining")) == Some("0");
     let status = answer.status.as_u16();

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// Substitutions with which tests control this stand-in.
+/// Substitutions that control this stand-in.
 pub(crate) const CONTROLS: [&str; 3] = ["_ENDS", "_LEAVES", "_LEAVES_CLUSTER"];
 
 static PARAMETER: LazyLock<Regex> = LazyLock::new(|| {

@@ -59,7 +59,7 @@ struct ServerState {
     logs: PodLogs,
     /// Denied operations, as `VERB RESOURCE`, and groups that are not served.
     denied: Arc<Mutex<BTreeSet<String>>>,
-    /// Versions in which Kueue's kinds are served.
+    /// Served versions of Kueue's kinds.
     kueue: Arc<Mutex<Vec<String>>>,
     /// Requests by method and last parts of the path.
     requests: Arc<Mutex<BTreeMap<String, usize>>>,

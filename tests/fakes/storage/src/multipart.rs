@@ -41,7 +41,7 @@ fn parts(content_type: &str, body: &Bytes) -> Option<Vec<Bytes>> {
 /// Metadata, with trailing checksums merged in, and media.
 ///
 /// # Errors
-/// Returns an error that names the malformed part.
+/// Returns an error if a part is malformed, with its name.
 pub fn read(content_type: &str, body: &Bytes) -> Result<(Map<String, Value>, Bytes), String> {
     let parts = parts(content_type, body).ok_or("the multipart body has no end or no boundary")?;
     let [metadata, media, trailing @ ..] = &parts[..] else {

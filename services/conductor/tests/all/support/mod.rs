@@ -164,7 +164,7 @@ pub enum Temper {
     /// A quarter of the responses are wrong: the object was created but the response is an error or "exists", or the
     /// object was not created and the response is an error.
     Lies(Dice),
-    /// Number of creations after which the store fails.
+    /// Number of successful creations before the store fails.
     Dies(AtomicU64),
 }
 

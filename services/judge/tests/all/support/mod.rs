@@ -41,7 +41,7 @@ pub struct JudgedLogs {
 }
 
 impl JudgedLogs {
-    /// Payload of the event with which the judge responds; the artefacts are in `store`.
+    /// Payload of the judge's answer; the artefacts are in `store`.
     pub async fn answer(self, store: Arc<MemoryStore>) -> Value {
         let artefacts = Artefacts::new(store.clone());
         let id: CommandId = "gpus-1.logs.1.start".parse().unwrap();
