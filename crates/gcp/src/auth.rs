@@ -84,8 +84,11 @@ impl Verifier {
     /// Returns an error with the reason if the token is missing, invalid, or not of an accepted caller.
     pub async fn verify(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
         let unproven = |why: &str| Denied::Unproven(why.to_owned());
-        let header = authorization.ok_or_else(|| unproven("the token is missing; send it in the header Authorization"))?;
-        let (scheme, token) = header.split_once(' ').ok_or_else(|| unproven("the token is missing; send it in the header Authorization"))?;
+        let header = authorization
+            .ok_or_else(|| unproven("the token is missing; send it in the header Authorization"))?;
+        let (scheme, token) = header
+            .split_once(' ')
+            .ok_or_else(|| unproven("the token is missing; send it in the header Authorization"))?;
         let token = token.trim();
         if !scheme.eq_ignore_ascii_case("bearer") || token.len() > LONGEST {
             return Err(unproven("the token is not a bearer token, or exceeds the maximum length"));
@@ -106,7 +109,10 @@ impl Verifier {
         }
         match self.callers.0.get(&claims.email) {
             Some(subscription) => Ok(Caller { email: claims.email, subscription: subscription.clone() }),
-            None => Err(Denied::Forbidden(format!("{} is not an accepted caller; add it to BURNIN_CALLERS", claims.email))),
+            None => Err(Denied::Forbidden(format!(
+                "{} is not an accepted caller; add it to BURNIN_CALLERS",
+                claims.email
+            ))),
         }
     }
 }

@@ -207,7 +207,11 @@ async fn another_process_is_followed(process: &impl Fn() -> Ledger) {
     let read = theirs.load(&run).await.unwrap();
     theirs.append(read, entry("theirs"), now).await.unwrap();
     let known = ours.load_to(&run, 2).await.unwrap();
-    assert_eq!(known.records().len(), 2, "cached records cost no request, and the other writer's record is missing");
+    assert_eq!(
+        known.records().len(),
+        2,
+        "cached records cost no request, and the other writer's record is missing"
+    );
     let news = ours.load(&run).await.unwrap();
     assert_eq!(news.records(), theirs.load_to(&run, 0).await.unwrap().records());
     assert_eq!(ours.load_to(&run, 3).await.unwrap().records().len(), 3);

@@ -192,7 +192,10 @@ impl Ledger {
         let damaged = |why| LedgerError::Damaged { run: run.clone(), seq, why };
         let record: Record = serde_json::from_slice(&body).map_err(|error| damaged(error.to_string()))?;
         if record.format > RECORD_FORMAT {
-            return Err(damaged(format!("has format {}, which this program is too old to read; update it", record.format)));
+            return Err(damaged(format!(
+                "has format {}, which this program is too old to read; update it",
+                record.format
+            )));
         }
         if record.seq != seq || record.run != *run {
             return Err(damaged(format!("the object contains record {} of {}", record.seq, record.run)));

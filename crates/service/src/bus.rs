@@ -191,7 +191,12 @@ async fn deliver(
         if let Some(on_retry) = &on_retry {
             on_retry(event.ty(), failing.0, &again);
         }
-        warn!(event.id = event.id(), event.r#type = event.ty(), attempt, "the event will be delivered again: {again}");
+        warn!(
+            event.id = event.id(),
+            event.r#type = event.ty(),
+            attempt,
+            "the event will be delivered again: {again}"
+        );
         clock.sleep(backoff(FIRST_RETRY, SLOWEST_RETRY, attempt)).await;
     }
 }

@@ -82,7 +82,9 @@ fn rest(mut stream: TcpStream) -> String {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
         // A connection that the server closed with unread bytes counts as closed.
-        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("the connection was not closed: {error}"),
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
+            panic!("the connection was not closed: {error}")
+        }
         _ => String::from_utf8(rest).unwrap(),
     }
 }

@@ -94,7 +94,8 @@ impl JobFolder {
     /// Returns an error if the cluster accepts no jobs or the folder cannot be written.
     pub fn submit(&self, name: &str, request: &JobRequest) -> io::Result<()> {
         if self.cluster.join("deleted.json").exists() || cluster_request::read(&self.cluster)?.is_none() {
-            let why = format!("{} accepts no jobs: the cluster is absent or was released", self.cluster.display());
+            let why =
+                format!("{} accepts no jobs: the cluster is absent or was released", self.cluster.display());
         }
         lock_files::create_json(&self.folder(name).join("job.json"), request).map(drop)
     }

@@ -49,7 +49,10 @@ impl Triggers {
         for (at, schedule) in self.schedule.iter().enumerate() {
             problems.extend(under(&format!("schedule[{at}]"), schedule.problems()));
             if self.schedule[..at].iter().any(|before| before.same_as(schedule)) {
-                problems.push((format!("schedule[{at}]"), "is the same as an earlier schedule; remove one".to_owned()));
+                problems.push((
+                    format!("schedule[{at}]"),
+                    "is the same as an earlier schedule; remove one".to_owned(),
+                ));
             }
         }
         for (at, build) in self.build.iter().enumerate() {

@@ -52,7 +52,11 @@ fn pushes_match_by_branch_tag_and_path() {
         (on_push(&["a$(id)"], &[], &[]), "refs/heads/a$(id)", None, true),
     ];
     for (on, reference, paths, expected) in cases {
-        assert_eq!(on.wants(&push(reference, paths)), expected, "{on:?} decides wrongly for {reference} with {paths:?}");
+        assert_eq!(
+            on.wants(&push(reference, paths)),
+            expected,
+            "{on:?} decides wrongly for {reference} with {paths:?}"
+        );
     }
     let mut other = push("refs/heads/main", None);
     other.repository = "acme/other".to_owned();

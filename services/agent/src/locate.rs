@@ -375,7 +375,9 @@ impl Locator {
         let body = serde_json::to_vec_pretty(value).map_err(PortError::transient)?;
         let body: ObjectReader = Box::new(Cursor::new(body));
         self.collector.artefacts.offer(id, file, body).await.map_err(damaged)?;
-        self.read(id, file).await?.ok_or_else(|| PortError::Transient(format!("{file} cannot be read back yet; retry")))
+        self.read(id, file)
+            .await?
+            .ok_or_else(|| PortError::Transient(format!("{file} cannot be read back yet; retry")))
     }
 }
 

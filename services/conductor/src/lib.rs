@@ -25,7 +25,10 @@ impl Handler for Conductor {
             Err(unreadable) => return Disposition::Park(unreadable.to_string()),
         };
         let Content::Fact(fact) = message.content else {
-            return Disposition::Park(format!("the conductor handles facts, found the command {}", event.ty()));
+            return Disposition::Park(format!(
+                "the conductor handles facts, found the command {}",
+                event.ty()
+            ));
         };
         let span = info_span!(
             "fact",

@@ -106,7 +106,10 @@ impl Handler for Notifier {
             Err(unreadable) => return Disposition::Park(unreadable.to_string()),
         };
         let Content::Fact(fact) = message.content else {
-            return Disposition::Park(format!("the notifier handles facts, found the command {}", event.ty()));
+            return Disposition::Park(format!(
+                "the notifier handles facts, found the command {}",
+                event.ty()
+            ));
         };
         let span = info_span!(
             "fact",

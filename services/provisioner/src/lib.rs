@@ -98,7 +98,9 @@ fn poll_result(standing: ClusterStatus) -> PollResult {
     match standing {
         ClusterStatus::Coming => PollResult::Running,
         ClusterStatus::Ready(cluster) => PollResult::Ended(Fact::ClusterReady(cluster)),
-        ClusterStatus::Absent => failed(Class::Infrastructure, "ABSENT", "the provider has no cluster of this name".to_owned()),
+        ClusterStatus::Absent => {
+            failed(Class::Infrastructure, "ABSENT", "the provider has no cluster of this name".to_owned())
+        }
         ClusterStatus::Broken(why) => failed(Class::Infrastructure, "BROKEN", why),
         ClusterStatus::Busy(why) => failed(Class::Yielded, "NO_IDLE_NODES", why),
     }

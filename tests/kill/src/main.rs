@@ -228,7 +228,11 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     }
     wrong.extend(left.into_iter().map(|process| format!("a process is still running: {process}")));
     let names = store.list("").await.map_err(|error| service::worker::chain(&error))?;
-    wrong.extend(checks::left_in_store(names).into_iter().map(|name| format!("an object is still in the bucket: {name}")));
+    wrong.extend(
+        checks::left_in_store(names)
+            .into_iter()
+            .map(|name| format!("an object is still in the bucket: {name}")),
+    );
     let warehouse = match &bigquery {
         Some(bigquery) => LoadedRows::of(bigquery, "kill.burnin")?,
         None => LoadedRows::File(

@@ -159,7 +159,9 @@ async fn settle(
         for of in &rehearsal.plan.subscriptions {
             let handled = of.push.is_some() || of.filter.is_some() || of.id.ends_with("/burnin-dead");
             match rehearsal.broker.backlog(&of.id) {
-                count if handled && count > 0 => left.push(format!("{count} unacknowledged messages of {}", of.id)),
+                count if handled && count > 0 => {
+                    left.push(format!("{count} unacknowledged messages of {}", of.id))
+                }
                 _ => {}
             }
         }

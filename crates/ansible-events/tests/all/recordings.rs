@@ -78,7 +78,11 @@ fn the_chunks_of_the_stream_do_not_affect_the_findings() {
     for size in [1, 7, 4096] {
         let mut reader = EventReader::default();
         whole.chunks(size).for_each(|piece| reader.take(piece));
-        assert_eq!(reader.findings(), found("failed-and-unreachable"), "the findings differ in chunks of {size} bytes");
+        assert_eq!(
+            reader.findings(),
+            found("failed-and-unreachable"),
+            "the findings differ in chunks of {size} bytes"
+        );
     }
 }
 

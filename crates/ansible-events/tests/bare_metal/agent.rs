@@ -102,8 +102,9 @@ async fn fact(broker: &Broker, kind: &str) -> Value {
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 async fn the_agent_runs_a_job_of_its_subscription() {
     let bed = AnsibleBed::here();
-    let mut storage =
-        Command::new(std::env::var_os("BURNIN_STORAGE_STANDIN").expect("BURNIN_STORAGE_STANDIN is set by .ci/ansible.sh"));
+    let mut storage = Command::new(
+        std::env::var_os("BURNIN_STORAGE_STANDIN").expect("BURNIN_STORAGE_STANDIN is set by .ci/ansible.sh"),
+    );
     storage.args(["--address", STORAGE, "--bucket", "my-artefacts"]).stdout(Stdio::null());
     let _storage = Storage(storage.spawn().unwrap());
     let broker = Broker::new(Arc::new(Everyone), "google", Duration::from_millis(100));
@@ -133,7 +134,10 @@ async fn the_agent_runs_a_job_of_its_subscription() {
     let collect = json!({"type": "dev.burnin.logs.collect.v1", "data": collect});
     broker.publish(&topic("agent"), command("r-1.logs.1.start", collect));
     let logs = fact(&broker, "dev.burnin.logs.collected.v1").await;
-    assert!(logs["objects"].as_u64() > Some(4), "the bucket has one log of each node, and the manifest: {logs}");
+    assert!(
+        logs["objects"].as_u64() > Some(4),
+        "the bucket has one log of each node, and the manifest: {logs}"
+    );
     let (subscription, until) = (
         format!("projects/my-project/subscriptions/{SUBSCRIPTION}"),
         Instant::now() + Duration::from_secs(20),

@@ -153,7 +153,10 @@ fn check(config: &BuildConfig, spec: &BuildSpec, problems: &mut Vec<BuildProblem
             problems.push(problem(&path, "expected an underscore, then capitals, digits and underscores"));
         }
         if value.len() > LONGEST_VALUE {
-            problems.push(problem(&path, format!("expected at most {LONGEST_VALUE} bytes, found {}", value.len())));
+            problems.push(problem(
+                &path,
+                format!("expected at most {LONGEST_VALUE} bytes, found {}", value.len()),
+            ));
         }
     }
     let options = config.options.clone().unwrap_or_default();

@@ -280,7 +280,10 @@ async fn one_build_remains_despite_failures() {
         world.end().await;
         let statuses = world.statuses();
         let kept = statuses.iter().filter(|status| *status != "CANCELLED").count();
-        assert!(kept <= 1 && (cancelled || kept == 1), "seed {seed}: expected one remaining build, found {statuses:?}");
+        assert!(
+            kept <= 1 && (cancelled || kept == 1),
+            "seed {seed}: expected one remaining build, found {statuses:?}"
+        );
         let going = statuses.iter().any(|status| !matches!(status.as_str(), "SUCCESS" | "CANCELLED"));
         assert!(!going, "seed {seed}: a build is still running: {statuses:?}");
         several += u32::from(statuses.len() > 1);

@@ -64,8 +64,10 @@ fn check_objects(
         let here = format!("{at}.paths[{index}]");
         let path = templates.expand(&here, template, problems);
         if path.contains(char::is_whitespace) {
-            problems
-                .push(BuildProblem::new(&here, format!("expected a path without blanks, which Cloud Build rejects, found {path:?}")));
+            problems.push(BuildProblem::new(
+                &here,
+                format!("expected a path without blanks, which Cloud Build rejects, found {path:?}"),
+            ));
         } else if path.starts_with('/') || path.split('/').any(|part| part == "..") {
             problems.push(BuildProblem::new(
                 &here,

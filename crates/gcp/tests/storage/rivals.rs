@@ -147,7 +147,8 @@ async fn compete(faults: Vec<Fault>) {
     let run: RunId = "run".parse().unwrap();
     let both =
         async { tokio::join!(writer(ledger(), run.clone(), "one"), writer(ledger(), run.clone(), "two")) };
-    let (one, two) = tokio::time::timeout(Duration::from_secs(30), both).await.expect("both writers have ended");
+    let (one, two) =
+        tokio::time::timeout(Duration::from_secs(30), both).await.expect("both writers have ended");
     standin.heal();
     // No faults from here: this read waits until it completes.
     let healed = CloudStorage::new(BUCKET, Some(standin.url().parse().unwrap()));

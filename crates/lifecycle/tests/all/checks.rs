@@ -34,7 +34,11 @@ fn checks_run_one_after_another_and_the_cluster_is_released_once() {
     assert_eq!(book.owes(), ["cluster.1.delete", "verdict.c3a1.start"], "all logs are collected");
     finish(&mut book);
     assert_eq!(book.conclusion(), Some("completed"));
-    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Inconclusive, "the run has the most severe verdict of its checks");
+    assert_eq!(
+        book.state.verdict().unwrap().verdict,
+        Verdict::Inconclusive,
+        "the run has the most severe verdict of its checks"
+    );
     assert_eq!(book.state.worst_check(), Some(B));
     assert!([A, B, C].iter().all(|check| book.state.results_of(*check).is_some()));
     let released = book.entries().into_iter().filter(|entry| match entry {

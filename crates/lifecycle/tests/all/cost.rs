@@ -165,7 +165,11 @@ fn a_cluster_ends_by_itself_when_its_lease_or_the_budget_ends() {
     let lease = workflow().limits.lease;
     assert_eq!(ends_after(workflow()), lease);
     assert_eq!(ends_after(priced(Some("1000000"))), lease);
-    assert_eq!(ends_after(priced(Some("20"))), Span::from_secs(600), "the lease ends even if no service is running");
+    assert_eq!(
+        ends_after(priced(Some("20"))),
+        Span::from_secs(600),
+        "the lease ends even if no service is running"
+    );
 }
 
 #[test]

@@ -327,7 +327,10 @@ async fn a_node_that_the_verdict_suspects_is_located_with_half_of_the_pairs() {
         suspects.tests
     };
     let (without, with) = (tests(&[]).await, tests(&["n7.lab.example"]).await);
-    assert!(with <= without / 2 + 3, "a search needs {with} pairs with a suspect and {without} pairs without one");
+    assert!(
+        with <= without / 2 + 3,
+        "a search needs {with} pairs with a suspect and {without} pairs without one"
+    );
     assert!(tests(&["n2"]).await <= without + 2);
 }
 

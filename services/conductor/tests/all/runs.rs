@@ -60,7 +60,10 @@ async fn agents_may_publish_only_their_own_facts() {
     let world = Conductors::new();
     let conductor = world.conductor();
     let of_agents = AgentFacts(conductor.clone());
-    assert!(matches!(of_agents.handle(&requested()).await, Disposition::Park(_)), "an agent may not request a run");
+    assert!(
+        matches!(of_agents.handle(&requested()).await, Disposition::Park(_)),
+        "an agent may not request a run"
+    );
     feed(&conductor, [requested()]).await;
     for event in answers() {
         let before = world.records().await.len();
@@ -174,13 +177,21 @@ async fn another_conductor_continues_after_a_crash_at_any_write() {
             }
             answered += 1;
         }
-        assert_eq!(answered == events.len(), writes == 13, "{answered} facts were handled with {writes} of 13 writes");
+        assert_eq!(
+            answered == events.len(),
+            writes == 13,
+            "{answered} facts were handled with {writes} of 13 writes"
+        );
 
         // An unacknowledged event is delivered to another process.
         let world = Conductors { store: store.inner.clone(), ..world };
         feed(&world.conductor(), events[answered..].to_vec()).await;
         assert_sound(&world.records().await);
-        assert_eq!(world.records().await.len(), 12, "the ledger is incomplete after a crash at write {writes}");
+        assert_eq!(
+            world.records().await.len(),
+            12,
+            "the ledger is incomplete after a crash at write {writes}"
+        );
         let mut commands = world.bus.commands();
         commands.retain(|command| !command.ends_with("observe"));
         commands.sort_unstable();
@@ -407,5 +418,9 @@ async fn the_results_of_nodes_name_the_suspects_of_the_verdict_and_the_nodes_tha
     let passed = ["n0", "n1"]
         .map(|node| result(node, NodeResultKind::Passed, &format!("passed: {}", workflow().name)));
     assert_eq!(node_results(Verdict::Pass, &[]).await, passed);
-    assert_eq!(node_results(Verdict::Inconclusive, &[]).await, [], "an inconclusive run is no evidence about its nodes");
+    assert_eq!(
+        node_results(Verdict::Inconclusive, &[]).await,
+        [],
+        "an inconclusive run is no evidence about its nodes"
+    );
 }

@@ -90,6 +90,9 @@ async fn storm(seed: u64, temper: Temper) {
         let most = if command == "cluster.1.delete" { 2 * 3 } else { 2 };
         let times = commands.iter().filter(|other| *other == command).count();
         assert!(times <= most, "seed {seed}: two conductors sent {command} {times} times");
-        assert!(COMMANDS.contains(&&**command) || command.ends_with(".observe"), "seed {seed}: unexpected command {command}");
+        assert!(
+            COMMANDS.contains(&&**command) || command.ends_with(".observe"),
+            "seed {seed}: unexpected command {command}"
+        );
     }
 }

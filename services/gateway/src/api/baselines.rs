@@ -121,7 +121,10 @@ async fn history(gateway: &Gateway, workflow: &str) -> Result<Json<PinHistory>, 
 }
 
 fn nothing(workflow: &str) -> ApiProblem {
-    ApiProblem::new(StatusCode::NOT_FOUND, format!("workflow {workflow} has no pin; pin a run with PUT /api/v1/baselines/{workflow}"))
+    ApiProblem::new(
+        StatusCode::NOT_FOUND,
+        format!("workflow {workflow} has no pin; pin a run with PUT /api/v1/baselines/{workflow}"),
+    )
 }
 
 /// Checks a workflow name; an invalid name results in status 404.
@@ -133,14 +136,20 @@ fn named(workflow: &str) -> Result<String, ApiProblem> {
         return Ok(workflow.to_owned());
     }
     let shown: String = workflow.chars().take(80).collect();
-    Err(ApiProblem::new(StatusCode::NOT_FOUND, format!("no workflow {shown}; GET /api/v1/workflows lists them")))
+    Err(ApiProblem::new(
+        StatusCode::NOT_FOUND,
+        format!("no workflow {shown}; GET /api/v1/workflows lists them"),
+    ))
 }
 
 fn short(why: String, status: StatusCode) -> Result<String, ApiProblem> {
     if why.chars().count() <= LONGEST_WHY {
         return Ok(why);
     }
-    Err(ApiProblem::new(status, format!("why: expected at most {LONGEST_WHY} characters, found {}", why.chars().count())))
+    Err(ApiProblem::new(
+        status,
+        format!("why: expected at most {LONGEST_WHY} characters, found {}", why.chars().count()),
+    ))
 }
 
 impl Gateway {

@@ -59,7 +59,12 @@ pub async fn fetch(
     Path((_, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
-    let not_yet = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no logs yet; GET /api/v1/runs/{run} shows its stage"));
+    let not_yet = || {
+        ApiProblem::new(
+            StatusCode::NOT_FOUND,
+            format!("{run} has no logs yet; GET /api/v1/runs/{run} shows its stage"),
+        )
+    };
     let logs = logs(&gateway, &run).await?;
     if logs.files.is_empty() {
         return Err(not_yet());
@@ -74,7 +79,10 @@ pub async fn fetch(
         headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(|range| wanted(range, size));
     let opened = gateway.store.open(&log.object).await.map_err(|error| ApiProblem::unavailable(&error))?;
     let mut body = opened.ok_or_else(|| {
-        ApiProblem::new(StatusCode::NOT_FOUND, format!("the log `{name}` of {run} is missing in the bucket; check whether it was removed"))
+        ApiProblem::new(
+            StatusCode::NOT_FOUND,
+            format!("the log `{name}` of {run} is missing in the bucket; check whether it was removed"),
+        )
     })?;
     let headers = |length: u64| {
         [
@@ -87,8 +95,10 @@ pub async fn fetch(
     match range {
         None => Ok((headers(size), stream(body)).into_response()),
         Some(Err(())) => {
-            let problem =
-                ApiProblem::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("the log has {size} bytes; request a range of them"));
+            let problem = ApiProblem::new(
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                format!("the log has {size} bytes; request a range of them"),
+            );
             Ok(([(CONTENT_RANGE, format!("bytes */{size}"))], problem).into_response())
         }
         Some(Ok((first, last))) => {
@@ -162,7 +172,12 @@ pub async fn report(
         FileForm::Csv => ("text/csv; charset=utf-8", report::csv(&story)),
         FileForm::Junit => ("application/xml", report::junit(&story)),
         FileForm::Json => {
-            let none = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no verdict yet; GET /api/v1/runs/{run} shows its stage"));
+            let none = || {
+                ApiProblem::new(
+                    StatusCode::NOT_FOUND,
+                    format!("{run} has no verdict yet; GET /api/v1/runs/{run} shows its stage"),
+                )
+            };
             return Ok(Json(story.judgement.ok_or_else(none)?).into_response());
         }
     };

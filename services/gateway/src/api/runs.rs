@@ -230,7 +230,12 @@ impl Gateway {
     /// Position of a check of a run.
     pub(super) async fn check_named(&self, run: &RunId, name: &str) -> Result<CheckIndex, ApiProblem> {
         let folded = self.view.folded(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
-        let no_check = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no check {name}; GET /api/v1/runs/{run} lists them"));
+        let no_check = || {
+            ApiProblem::new(
+                StatusCode::NOT_FOUND,
+                format!("{run} has no check {name}; GET /api/v1/runs/{run} lists them"),
+            )
+        };
         folded.state.check_named(name).ok_or_else(no_check)
     }
 }
@@ -280,7 +285,8 @@ pub async fn cancel(
     JsonBody(Cancel { reason }): JsonBody<Cancel>,
 ) -> Result<(StatusCode, Json<RunResource>), ApiProblem> {
     if reason.chars().count() > LONGEST_REASON {
-        let why = format!("reason: expected at most {LONGEST_REASON} characters, found {}", reason.chars().count());
+        let why =
+            format!("reason: expected at most {LONGEST_REASON} characters, found {}", reason.chars().count());
         return Err(ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, why));
     }
     let shown = shown(&gateway, &run).await?;

@@ -165,7 +165,11 @@ async fn forced_pushes_new_branches_and_tags_ignore_path_filters() {
         "this commit has a run of this branch already"
     );
     let tag = push("refs/tags/v1.0", NONE, A, &[]);
-    assert_eq!(runs(&deliver(&front, "push", "d-4", &tag).await.1), 1, "the same commit under another ref starts a run");
+    assert_eq!(
+        runs(&deliver(&front, "push", "d-4", &tag).await.1),
+        1,
+        "the same commit under another ref starts a run"
+    );
     assert_eq!(front.runs().await.len(), 3);
 }
 

@@ -184,7 +184,11 @@ fn systems_are_tracked_separately() {
     };
     assert_eq!(count(std::slice::from_ref(&failed), Some("c1")), 0);
     let elsewhere = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
-    assert_eq!(count(std::slice::from_ref(&elsewhere), Some("c1")), 1, "another existing cluster is another system");
+    assert_eq!(
+        count(std::slice::from_ref(&elsewhere), Some("c1")),
+        1,
+        "another existing cluster is another system"
+    );
     assert_eq!(count(&[elsewhere], None), 0, "provisioned clusters of a workflow are one system");
     let other = RunSummary { workflow: "v".to_owned(), ..failed };
     assert_eq!(count(&[other], Some("c1")), 1, "another workflow");

@@ -102,7 +102,11 @@ async fn a_rejected_notice_is_not_repeated_and_is_logged() {
     assert!(sender.taken().is_empty());
     let end = world.json("notices/w-1/webhook-pager/end.json").await;
     assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("status 410 Gone")));
-    assert_eq!(world.names("notices/w-1/webhook-pager/").await.len(), 2, "the outbox has one attempt and its end");
+    assert_eq!(
+        world.names("notices/w-1/webhook-pager/").await.len(),
+        2,
+        "the outbox has one attempt and its end"
+    );
 }
 
 #[tokio::test]

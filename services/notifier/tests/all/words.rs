@@ -66,7 +66,10 @@ async fn a_failure_notice_names_the_failed_stage() {
     assert!(text.contains("\n• image: CONFIG: bus bandwidth is low\n"), "{text}");
     let notices = letters(SimulatedRun::new("w-1", UNSURE, 1.0)).await;
     let OutgoingMessage::Check(check) = &notices[0].letter else { panic!("a check run") };
-    assert_eq!(check.conclusion, "action_required", "the conclusion is never neutral, which GitHub treats as success");
+    assert_eq!(
+        check.conclusion, "action_required",
+        "the conclusion is never neutral, which GitHub treats as success"
+    );
 }
 
 #[tokio::test]

@@ -134,11 +134,18 @@ fn beyond_limits(message: &PubsubMessage) -> Option<String> {
         return Some("a message needs data or an attribute".to_owned());
     }
     if size > MESSAGE || attributes.len() > ATTRIBUTES {
-        return Some(format!("expected at most {MESSAGE} bytes and {ATTRIBUTES} attributes, found {size} bytes and {} attributes", attributes.len()));
+        return Some(format!(
+            "expected at most {MESSAGE} bytes and {ATTRIBUTES} attributes, found {size} bytes and {} attributes",
+            attributes.len()
+        ));
     }
     let (key, value) = attributes.iter().find(|(key, value)| key.len() > KEY || value.len() > VALUE)?;
     let shown: String = key.chars().take(KEY).collect();
-    Some(format!("attribute {shown}: expected at most {KEY} and {VALUE} bytes, found a key of {} bytes and a value of {} bytes", key.len(), value.len()))
+    Some(format!(
+        "attribute {shown}: expected at most {KEY} and {VALUE} bytes, found a key of {} bytes and a value of {} bytes",
+        key.len(),
+        value.len()
+    ))
 }
 
 fn admitted(broker: &Broker, caller: &str, permission: &'static str, resource: &str) -> Result<(), Refusal> {

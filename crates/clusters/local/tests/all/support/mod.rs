@@ -7,7 +7,7 @@ pub fn program() -> OwnProgram {
     test_support::processes::program("support::be_host")
 }
 
-/// Does nothing as a test; with the arguments of a node it runs as one.
+/// Has no effect as a test; with the arguments of a node it runs as one.
 #[test]
 fn be_host() {
     test_support::processes::host();
