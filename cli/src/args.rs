@@ -26,8 +26,8 @@ pub struct Cli {
     pub data: PathBuf,
 
     /// Execute the command on a server instead of this machine: the deployed gateway, or a `burnin up`. Supported by run, runs, show,
-    /// explain, replay, cancel, logs, and baseline pin, unpin and pins; commands that use no runs, such as check, ignore the environment variable. The token comes
-    /// from BURNIN_TOKEN, or from your own `burnin up`.
+    /// explain, replay, cancel, logs, and baseline pin, unpin and pins; commands that use no runs, such as check, ignore the environment
+    /// variable. The token comes from BURNIN_TOKEN, or from your own `burnin up`.
     #[arg(long, global = true, env = "BURNIN_SERVER", value_name = "URL", value_parser = crate::server::address)]
     pub server: Option<reqwest::Url>,
 

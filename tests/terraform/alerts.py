@@ -124,7 +124,7 @@ def field(entry):
 
 
 def entry(line, service="burnin-conductor", resource="cloud_run_revision"):
-    """A line of a service, as Cloud Run's agent stores it: special fields are moved out of the payload."""
+    """A log entry of a service, as Cloud Run's agent stores it: special fields are moved out of the payload."""
     payload = dict(line)
     severity = payload.pop("severity")
     for name in ("time", "logging.googleapis.com/trace", "logging.googleapis.com/spanId", "logging.googleapis.com/trace_sampled"):

@@ -1,4 +1,4 @@
-//! Closed and full outputs do not end a run or leave a cluster behind, and a lost result is reported.
+//! Broken pipes and full output devices do not end a run or leave a cluster behind, and a lost result is reported.
 
 use std::{
     fs::{self, File},

@@ -96,7 +96,6 @@ pub enum BuildEvent {
         index: usize,
         /// Id in the config, if the step has one.
         id: Option<String>,
-        /// Final status of the step.
         status: BuildStatus,
         exit_code: Option<i32>,
         at: SystemTime,

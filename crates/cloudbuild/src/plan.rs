@@ -149,6 +149,10 @@ pub fn check(config: &BuildConfig, inputs: &Inputs) -> Result<Plan, Vec<BuildPro
 fn check_timeout(path: &str, timeout: Duration, problems: &mut Vec<BuildProblem>) {
     if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
         let found = timeout.as_secs_f64();
+        problems.push(BuildProblem::new(
+            path,
+            format!("expected a time limit above 0s and at most 86400s, found {found}s"),
+        ));
     }
 }
 

@@ -267,7 +267,7 @@ impl Criteria {
             || self.line_rate.is_some()
     }
 
-    /// Accepted distance of this metric from its past.
+    /// Tolerance of this metric relative to its past.
     pub fn past(&self, metric: &Metric) -> PastTolerance {
         self.of_metric(metric).find_map(|criterion| criterion.past).unwrap_or_default()
     }

@@ -114,7 +114,6 @@ impl WorkflowProblems {
     }
 }
 
-/// A run as a row of a list.
 #[derive(Serialize)]
 pub struct ListedRun {
     pub shown: NightRun,

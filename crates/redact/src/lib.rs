@@ -78,7 +78,7 @@ impl Redactor {
         self.tally
     }
 
-    /// Counts of the secrets in the decided bytes.
+    /// Counts of the secrets in the bytes already written.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }

@@ -283,7 +283,7 @@ fn held(state: &RunState) -> impl Iterator<Item = ReportNote> + '_ {
     held.map(|(attempt, lease)| ReportNote {
         tone: Tone::Unsure,
         head: format!("cluster {} is not confirmed deleted", state.cluster_name(*attempt)),
-        text: format!("It ends by itself at {}.", text::moment(lease.expires_at)),
+        text: format!("It expires at {}.", text::moment(lease.expires_at)),
     })
 }
 

@@ -77,7 +77,7 @@ impl FromStr for ListCursor {
             let requested_at = Timestamp::from_millis(millis.parse().ok().filter(|_| written)?);
             Some(Self { requested_at, run: run.parse().ok()? })
         };
-        read().ok_or("expected the `next` of another page")
+        read().ok_or("expected the value of `next` from an earlier page")
     }
 }
 

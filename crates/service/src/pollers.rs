@@ -13,7 +13,6 @@ use crate::{CommandError, PortError, Publisher};
 /// Progress of an external operation.
 #[derive(Debug)]
 pub enum PollResult {
-    /// Still in progress.
     Running,
     Ended(Fact),
 }

@@ -96,6 +96,7 @@ impl JobFolder {
         if self.cluster.join("deleted.json").exists() || cluster_request::read(&self.cluster)?.is_none() {
             let why =
                 format!("{} accepts no jobs: the cluster is absent or was released", self.cluster.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
         lock_files::create_json(&self.folder(name).join("job.json"), request).map(drop)
     }

@@ -61,6 +61,7 @@ impl Triggers {
             }
             if build.image.as_ref().is_some_and(|image| image.is_empty() || image.contains(['@', ' '])) {
                 let found = build.image.as_deref().unwrap_or_default();
+                let why = format!("expected an image name without a tag or a digest, found {found:?}");
                 problems.push((format!("build[{at}].image"), why));
             }
         }

@@ -262,6 +262,8 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
     }
     if !is_commit(&payload.after) {
         let found: String = payload.after.chars().take(80).collect();
+        let why = format!("after: expected a commit, in hex, found {found:?}");
+        return ApiProblem::new(StatusCode::BAD_REQUEST, why).into_response();
     }
     let (paths, bot) = (payload.paths(), payload.bot());
     let push =

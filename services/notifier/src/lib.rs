@@ -28,7 +28,9 @@ use events::{Content, Message};
 use ledger::{Ledger, Store};
 use model::{Fact, Notify, Origin, RunId};
 use run_index::{Pace, RunIndex};
-use service::{Bus, Clock, CommandError, Disposition, Event, Handler, serve::PeriodicTask, telemetry};
+use service::{
+    AttributesReader, Bus, Clock, CommandError, Disposition, Event, Handler, serve::PeriodicTask, telemetry,
+};
 use tracing::{Instrument, info_span};
 
 pub use link::RunLink;

@@ -436,7 +436,7 @@ impl Rehearsal {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        Err(format!("{name} does not serve; see {}", self.folder.display()))
+        Err(format!("{name} is not ready; see {}", self.folder.display()))
     }
 
     /// Checks that no request was denied and that no service ended by itself.

@@ -272,7 +272,7 @@ fn absent_nodes(metrics: &[&Metric], reading: &Reading) -> Vec<Subject> {
     absent.map(|node| Subject { node: Some((*node).into()), ..Subject::default() }).collect()
 }
 
-/// Ranks without a value, if each of the `expected` ranks has one; none if a value has no rank or a higher one.
+/// Ranks below `expected` that have no value; empty if a value has no rank, or a rank of at least `expected`.
 fn absent_ranks(metrics: &[&Metric], expected: u32) -> Vec<Subject> {
     let ranks: Option<BTreeSet<u32>> = metrics.iter().map(|metric| metric.subject.rank).collect();
     let Some(ranks) = ranks.filter(|ranks| ranks.last().is_some_and(|last| *last < expected)) else {

@@ -146,7 +146,7 @@ pub fn filters() -> Vec<Value> {
         parameter("system", text(), "Kind of cluster: processes, slurm, deployed."),
         parameter("cluster", text(), "Cluster name."),
         parameter("state", one_of(&["open", "closed"]), "Whether the run is open or closed."),
-        parameter("conclusion", text(), "Conclusion of the run."),
+        parameter("conclusion", text(), "Conclusion: completed, failed, timed_out, cancelled or yielded."),
         parameter("verdict", one_of(&["pass", "fail", "inconclusive"]), "Verdict of the run."),
         parameter("since", json!({"type": "string", "format": "date-time"}), "Earliest time of the request."),
         parameter(
