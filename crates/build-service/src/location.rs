@@ -144,9 +144,9 @@ mod tests {
             assert_eq!(format!("cloud-build:{project}/{location}").parse(), Ok(expected));
         }
         for (wrong, hint) in [
-            ("", "neither"),
-            ("builds", "neither"),
-            ("cloudbuild:p/l", "neither"),
+            ("", "expected the absolute path"),
+            ("builds", "expected the absolute path"),
+            ("cloudbuild:p/l", "expected the absolute path"),
             ("cloud-build:", "LOCATION is"),
             ("cloud-build:p", "LOCATION is"),
             ("cloud-build:p/", "LOCATION is"),

@@ -57,9 +57,9 @@ mod tests {
             assert_eq!(format!("bigquery:{project}.{dataset}").parse(), Ok(expected));
         }
         for (wrong, hint) in [
-            ("", "neither"),
-            ("warehouse.sqlite", "neither"),
-            ("gs://bucket", "neither"),
+            ("", "expected the absolute path"),
+            ("warehouse.sqlite", "expected the absolute path"),
+            ("gs://bucket", "expected the absolute path"),
             ("bigquery:", "DATASET is missing"),
             ("bigquery:project", "DATASET is missing"),
             ("bigquery:p.", "DATASET has"),

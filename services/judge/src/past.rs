@@ -116,7 +116,7 @@ mod tests {
     struct Fleet {
         nodes: u32,
         metrics: u32,
-        /// Number of runs in the largest answer with metrics.
+        /// Number of runs in the largest response with metrics.
         largest: AtomicUsize,
     }
 

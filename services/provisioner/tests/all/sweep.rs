@@ -101,7 +101,7 @@ async fn expired_process_clusters_are_ended_by_the_sweep() {
     let here = provider(Arc::new(SystemClock));
     here.create(&order("swept", now + Span::from_secs(60))).await.unwrap();
     assert_eq!(fates(&sweep(&here, GRACE, true).await.unwrap()), [("swept", "kept")]);
-    // The provider's clock is after the end of the lease and the grace period, the nodes' clock is not.
+    // The lease and the grace period have expired by the provider's clock, but not by the nodes' clock.
     let later = provider(Arc::new(ManualClock::new(now + Span::from_secs(200))));
     assert_eq!(fates(&sweep(&later, GRACE, true).await.unwrap()), [("swept", "gone")]);
     assert_eq!(here.poll("swept-cluster-1").await.unwrap(), ClusterStatus::Absent);
