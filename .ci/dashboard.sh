@@ -18,4 +18,4 @@ fi
 . .ci/built.sh
 folder=$(mktemp -d)
 trap '[[ -z ${BURNIN_PICTURES:-} ]] || cp "$folder"/*.png "$BURNIN_PICTURES"; rm -rf "$folder"' EXIT
-timeout 500 "$venv/bin/python" tests/testbed/dashboard/drive.py "$programs/burnin" workflows "$folder"
+timeout 900 "$venv/bin/python" tests/testbed/dashboard/drive.py "$programs/burnin" workflows "$folder"
