@@ -39,12 +39,13 @@ echo "a run that locates the host with a slow link"
 . "$BED_DIR/up" # prefix
 for link in "$prefix-h3 eth0" "$prefix-sw ph3"; do
   read -r namespace device <<<"$link"
-  tc -n "$namespace" qdisc replace dev "$device" root tbf rate 40mbit burst 64kb latency 1s
+  # Much slower than links between hosts whose processors are shared with other gates: those reach a tenth of their rate when idle.
+  tc -n "$namespace" qdisc replace dev "$device" root tbf rate 10mbit burst 64kb latency 1s
 done
-cp tests/testbed/links/criteria.yaml "$bed/workflows/criteria/links.yaml"
+sed 's/size_bytes: 4M/size_bytes: 1M/' tests/testbed/links/criteria.yaml >"$bed/workflows/criteria/links.yaml"
 code=0
 timeout 400 "${burnin[@]}" run "$bed/workflows/hosts.yaml" --data "$bed/located" "${settings[@]}" --set benchmark.workload.min_bytes=64K \
-  --set benchmark.workload.max_bytes=4M --set benchmark.workload.step_factor=8 --set benchmark.workload.iterations=3 \
+  --set benchmark.workload.max_bytes=1M --set benchmark.workload.step_factor=4 --set benchmark.workload.iterations=3 \
   --set benchmark.workload.warmup_iterations=1 --set benchmark.criteria=criteria/links.yaml --set locate.tolerance=0.7 >"$bed/report" || code=$?
 bad=$(<"$BED_DIR/pid/h3.address")
 if [[ $code != 1 ]] || ! grep -qF "bad node: $bad, " "$bed/report"; then
