@@ -44,7 +44,7 @@ def memory(service):
 
 def images_gb():
     """Compressed size of all images, from the table of their start times, with the 20 versions that the registry keeps."""
-    table = TESTING.partition("| service | first response 200 after |")[2].partition("\n\n")[0]
+    table = TESTING.partition("| service | time to the first response 200 |")[2].partition("\n\n")[0]
     sizes = [float(size) for size in re.findall(r"([\d.]+) MB \|$", table, re.M)]
     # The agent has an image and no service, webhooks have a service and no image.
     expected = len(RIGHTS["services"]) - 1 + 1
