@@ -22,4 +22,4 @@ cargo fmt --all
 filter=
 for package in "${packages[@]}"; do filter+="${filter:+ | }package($package)"; done
 . .ci/built.sh
-cargo nextest run "${built[@]}" -E "$filter"
+cargo nextest run "${built[@]}" -E "$filter" --test-threads "$(($(nproc) + 1))" # as in the gate `unit`
