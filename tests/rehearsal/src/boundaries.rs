@@ -95,6 +95,15 @@ pub fn broken(plan: &TerraformPlan) -> Result<Vec<String>, String> {
             }
         }
     }
+    // The retention of the buckets is not locked: an account that may update a bucket can remove it (Google's page "Bucket Lock").
+    for (bucket, who) in plan.retention.keys().flat_map(|bucket| members.iter().map(move |who| (bucket, who)))
+    {
+        if let Some(grant) =
+            allowing(&plan.grants, who, "storage.buckets.patch", &Resource::object(bucket, ""))?
+        {
+            broken.push(format!("{who} may remove the retention of {bucket}: {grant}"));
+        }
+    }
     // Of the services, only the conductor writes the ledger.
     let record = Resource::object(&plan.bucket("ledger"), "ledger/r-1/1.json");
     for who in members.iter().filter(|who| **who != account("conductor")) {
@@ -116,7 +125,7 @@ fn allowing(grants: &Grants, who: &str, method: &str, on: &Resource) -> Result<O
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, time::Duration};
 
     use serde_json::{Value, json};
 
@@ -134,7 +143,7 @@ mod tests {
                 .into(),
             tasks: Vec::new(),
             buckets: vec!["p-ledger".to_owned(), "p-artefacts".to_owned()],
-            retention: BTreeMap::new(),
+            retention: [("p-ledger".to_owned(), Duration::from_secs(1))].into(),
             encrypted: Vec::new(),
         }
     }
@@ -162,6 +171,9 @@ mod tests {
         let workflows = found(&[on("p-artefacts", creator, below("workflows/"))]);
         assert!(workflows.len() == 1 && workflows[0].contains("workflows/nightly.yaml"), "{workflows:?}");
         assert!(found(&[on("p-ledger", creator, Value::Null)])[0].contains("may write the ledger"));
+        let administrator = found(&[on("p-ledger", "roles/storage.admin", Value::Null)]);
+        let removes = |found: &String| found.contains("may remove the retention of p-ledger");
+        assert!(administrator.iter().any(removes), "{administrator:?}");
         let published = |topic: &str| {
             let publisher = json!({"topic": topic, "role": "roles/pubsub.publisher", "member": steps});
             found(&[("google_pubsub_topic_iam_member", publisher)])

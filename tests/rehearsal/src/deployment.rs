@@ -44,7 +44,8 @@ pub struct RehearsalSettings {
     pub strict: bool,
     /// Maximum number of deliveries before a message is a dead letter; without it, the plan's, whose pauses last an hour.
     pub deliveries: Option<u32>,
-    /// Every third message is delivered twice, and the receiver of notices rejects some of them.
+    /// Every third message is delivered twice, and every fifth one again while its first delivery is in progress. A new grant has no effect
+    /// for some seconds. The receiver of notices rejects some of them.
     pub unreliable: bool,
     /// Resend interval of commands without a result.
     pub resend: &'static str,
@@ -69,6 +70,10 @@ impl Default for RehearsalSettings {
 
 /// With unreliable delivery, every third message is delivered twice.
 const REPEATED: u64 = 3;
+/// With unreliable delivery, every fifth message is delivered again before most requests end.
+const HURRIED: (u64, Duration) = (5, Duration::from_millis(10));
+/// Time until a new grant has an effect in an unreliable deployment; Google states minutes.
+const PROPAGATION: Duration = Duration::from_secs(3);
 
 impl Access for Iam {
     fn admits(&self, caller: &str, permission: &'static str, resource: &str) -> Result<(), String> {
@@ -212,6 +217,8 @@ impl Rehearsal {
         plan.topics.iter().for_each(|topic| broker.topic(topic));
         if settings.unreliable {
             broker.repeat(REPEATED);
+            broker.hurry(HURRIED.0, HURRIED.1);
+            iam.delay_grants(PROPAGATION);
         }
         let unused: Arc<dyn ledger::Store> = Arc::new(ledger::MemoryStore::default());
         let builds = CloudBuild::serve(unused, "none").await.map_err(context("builds"))?;
@@ -291,6 +298,7 @@ impl Rehearsal {
                 filter: planned.filter.clone(),
                 endpoint,
                 dead_letters,
+                deadline: planned.deadline,
             });
         }
         Ok(())

@@ -37,6 +37,7 @@ pub enum RequestOrigin {
 }
 
 /// A service of Cloud Run.
+#[derive(Clone)]
 struct InvokedService {
     /// Whether only Google's services of the project reach it.
     internal: bool,
@@ -44,6 +45,8 @@ struct InvokedService {
     uri: String,
     /// Concurrent requests of its instance.
     slots: Arc<Semaphore>,
+    /// Maximum time of a request.
+    timeout: Duration,
     /// Port of its process, once it serves.
     port: Option<u16>,
 }
@@ -70,6 +73,7 @@ impl Front {
             internal: !service.reachable,
             uri: service.uri.clone(),
             slots: Arc::new(Semaphore::new(service.concurrency)),
+            timeout: service.timeout,
             port: None,
         };
         let targets = services.map(|service| (service.name.clone(), target(service))).collect();
@@ -84,7 +88,7 @@ impl Front {
     }
 
     /// Sends a request with a token in `Authorization`, or without one. Returns status and body: 401 if the token is refused, 403 if its account may not
-    /// invoke the service.
+    /// invoke the service, 504 after the timeout of the service, whose process continues.
     pub async fn invoke(
         &self,
         source: RequestOrigin,
@@ -92,11 +96,11 @@ impl Front {
         service: &str,
         request: Invocation<'_>,
     ) -> (u16, String) {
-        let (internal, uri, slots, port) =
-            match self.targets.read().unwrap_or_else(PoisonError::into_inner).get(service) {
-                Some(target) => (target.internal, target.uri.clone(), Arc::clone(&target.slots), target.port),
-                None => return (404, format!("no service {service}")),
-            };
+        let Some(InvokedService { internal, uri, slots, timeout, port }) =
+            self.targets.read().unwrap_or_else(PoisonError::into_inner).get(service).cloned()
+        else {
+            return (404, format!("no service {service}"));
+        };
         if internal && source != RequestOrigin::Project {
             return (404, format!("{service} is not reachable from the Internet: its ingress is internal"));
         }
@@ -123,7 +127,7 @@ impl Front {
         };
         let url = format!("http://127.0.0.1:{port}{}", request.path);
         let method = request.method.parse().unwrap_or(reqwest::Method::GET);
-        let mut sent = self.http.request(method, url).timeout(Duration::from_secs(50)).body(request.body);
+        let mut sent = self.http.request(method, url).body(request.body);
         // Cloud Run replaces the signature of the token that it verified (its page "Troubleshoot"), and forwards the other one.
         let without_signature = |token: &str| {
             let (claims, _) = token.rsplit_once('.').unwrap_or_default();
@@ -140,9 +144,16 @@ impl Front {
         for (name, value) in request.headers.into_iter().filter(|(name, _)| *name != BY_PROXY) {
             sent = sent.header(name, value);
         }
-        match sent.send().await {
-            Ok(answer) => (answer.status().as_u16(), answer.text().await.unwrap_or_default()),
-            Err(error) => (503, error.to_string()),
+        // Cloud Run does not tell the container that a request ended (its page "Configure request timeout").
+        let sent = tokio::spawn(async move {
+            match sent.send().await {
+                Ok(answer) => (answer.status().as_u16(), answer.text().await.unwrap_or_default()),
+                Err(error) => (503, error.to_string()),
+            }
+        });
+        match tokio::time::timeout(timeout, sent).await {
+            Ok(answered) => answered.unwrap_or_else(|error| (503, error.to_string())),
+            Err(_) => (504, format!("{service} did not answer within {} s", timeout.as_secs_f64())),
         }
     }
 }
@@ -169,7 +180,7 @@ pub struct PushDelivery {
 
 #[async_trait::async_trait]
 impl PushEndpoint for PushDelivery {
-    async fn deliver(&self, message: &PubsubMessage, attempt: u32) -> u16 {
+    async fn deliver(&self, message: &PubsubMessage, attempt: Option<u32>) -> u16 {
         let token = self.front.iam.check(
             PUBSUB,
             permission("iamcredentials.projects.serviceAccounts.generateIdToken"),
@@ -179,13 +190,16 @@ impl PushEndpoint for PushDelivery {
             return 0;
         }
         let token = GOOGLE.token(&self.account, &self.audience);
-        let body = json!({
+        let mut body = json!({
             "message": {
                 "attributes": message.attributes, "data": STANDARD.encode(&message.data), "messageId": message.message_id,
                 "publishTime": "2026-11-24T00:00:00Z",
             },
-            "subscription": self.subscription, "deliveryAttempt": attempt,
+            "subscription": self.subscription,
         });
+        if let Some(attempt) = attempt {
+            body["deliveryAttempt"] = attempt.into();
+        }
         let headers = vec![("content-type", "application/json".to_owned())];
         let request = Invocation { method: "POST", path: &self.path, headers, body: body.to_string().into() };
         self.front.invoke(RequestOrigin::Project, Some(&token), &self.service.name, request).await.0
@@ -212,6 +226,7 @@ mod tests {
             uri: URI.to_owned(),
             reachable,
             concurrency: 1,
+            timeout: Duration::from_secs(50),
             environment: BTreeMap::new(),
             secrets: BTreeMap::new(),
         }
@@ -297,6 +312,26 @@ mod tests {
         let all = slots.acquire_owned().await.unwrap();
         assert_eq!(status(&front, RequestOrigin::Internet, None, "public").await.0, 429);
         drop(all);
+    }
+
+    #[tokio::test]
+    async fn a_container_continues_after_the_timeout_of_its_request() {
+        let iam = Iam::new(Grants::from_plan(&[]).unwrap());
+        iam.grant_outside("service slow", "roles/run.invoker", members::EVERYONE);
+        let slow = PlannedService { timeout: Duration::from_millis(50), ..service("slow", true) };
+        let front = Front::new(Arc::new(iam), std::iter::once(&slow));
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        front.serves("slow", listener.local_addr().unwrap().port());
+        let (ended, mut end) = tokio::sync::mpsc::channel(1);
+        let handle = async move || {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            ended.send(()).await.unwrap();
+        };
+        let router = Router::new().fallback(handle);
+        tokio::spawn(async move { drop(axum::serve(listener, router).await) });
+        assert_eq!(status(&front, RequestOrigin::Internet, None, "slow").await.0, 504);
+        assert!(end.try_recv().is_err(), "the container is still at work");
+        end.recv().await.unwrap();
     }
 
     #[tokio::test]

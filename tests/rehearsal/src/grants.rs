@@ -185,6 +185,11 @@ impl Grants {
         Ok(Self { all, roles })
     }
 
+    /// Other grants of the same roles.
+    pub fn with(&self, all: Vec<Grant>) -> Self {
+        Self { all, roles: self.roles.clone() }
+    }
+
     /// The grants that allow a request; empty if it is denied.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use crate::grants::{Grant, Grants, Resource};
@@ -64,16 +65,45 @@ const OUTSIDE: &str = "outside the plan: ";
 pub struct Iam {
     grants: Mutex<Grants>,
     log: Mutex<Log>,
+    /// Time until a new grant has an effect.
+    delay: Mutex<Duration>,
+    /// New grants, each with the time of its effect.
+    pending: Mutex<Vec<(Instant, Grant)>>,
+    /// Callers that created the jobs of BigQuery, by the jobs' ids.
+    jobs: Mutex<BTreeMap<String, String>>,
 }
 
 impl Iam {
     /// Checks requests against the grants of the plan and the grants of Google's agents.
     pub fn new(grants: Grants) -> Self {
-        let iam = Self { grants: Mutex::new(grants), log: Mutex::default() };
+        let (log, delay, pending, jobs) = Default::default();
+        let iam = Self { grants: Mutex::new(grants), log, delay, pending, jobs };
         for (member, role) in AGENTS {
             iam.grant_outside("project", role, member);
         }
         iam
+    }
+
+    /// Delays the effect of all grants that are added from now on. Requests that such a grant would allow are refused, but not recorded
+    /// as denials.
+    pub fn delay_grants(&self, delay: Duration) {
+        *self.delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
+    }
+
+    /// Applies the pending grants whose delay is over.
+    fn apply_grants(&self) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let applied = pending.extract_if(.., |(at, _)| *at <= now).map(|(_, grant)| grant);
+        self.grants.lock().unwrap_or_else(PoisonError::into_inner).all.extend(applied);
+    }
+
+    /// Whether a pending grant will allow the request.
+    fn is_pending(&self, member: &str, permission: &str, resource: &Resource) -> bool {
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = pending.iter().map(|(_, grant)| grant.clone()).collect();
+        let grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner).with(all);
+        grants.allowing(member, permission, resource).is_ok_and(|found| !found.is_empty())
     }
 
     /// Adds a grant that Terraform does not make.
@@ -86,7 +116,9 @@ impl Iam {
             member: member.to_owned(),
             condition: None,
         };
-        self.grants.lock().unwrap_or_else(PoisonError::into_inner).all.push(grant);
+        let delay = *self.delay.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now() + delay, grant));
+        self.apply_grants();
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -98,6 +130,7 @@ impl Iam {
     /// # Errors
     /// Returns an error if no grant allows it.
     pub fn check(&self, member: &str, permission: &str, resource: &Resource) -> Result<(), Denial> {
+        self.apply_grants();
         let allowing: Result<Vec<String>, String> = {
             let grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
             let found = grants.allowing(member, permission, resource);
@@ -105,7 +138,9 @@ impl Iam {
         };
         let denied = |permission: String| {
             let denial = Denial { member: member.to_owned(), permission, resource: resource.clone() };
-            self.log().denials.push(denial.clone());
+            if !self.is_pending(member, &denial.permission, resource) {
+                self.log().denials.push(denial.clone());
+            }
             Err(denial)
         };
         match allowing {
@@ -124,6 +159,18 @@ impl Iam {
                 Ok(())
             }
         }
+    }
+
+    /// Records the caller that created a job of BigQuery.
+    pub fn job_created(&self, member: &str, id: &str) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.entry(id.to_owned()).or_insert_with(|| member.to_owned());
+    }
+
+    /// Whether another caller created this job.
+    pub fn is_job_of_another(&self, member: &str, id: Option<&str>) -> bool {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        id.and_then(|id| jobs.get(id)).is_some_and(|creator| creator != member)
     }
 
     /// Whether a request would be allowed; not recorded.
@@ -158,5 +205,36 @@ impl Iam {
     pub fn uses(&self) -> (Uses, BTreeSet<String>) {
         let log = self.log();
         (log.uses.clone(), log.sole.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_grant_has_an_effect_after_its_delay() {
+        const AGENT: &str = "serviceAccount:agent@p.iam.gserviceaccount.com";
+        let iam = Iam::new(Grants::from_plan(&[]).unwrap());
+        iam.delay_grants(Duration::from_millis(50));
+        let subscription = Resource::subscription("projects/p/subscriptions/s");
+        let allowed = || iam.check(AGENT, "pubsub.subscriptions.consume", &subscription).is_ok();
+        iam.grant_outside("subscription s", "roles/pubsub.subscriber", AGENT);
+        assert!(!allowed());
+        assert_eq!(iam.denials().len(), 0, "the grant exists");
+        std::thread::sleep(Duration::from_millis(60));
+        assert!(allowed());
+        assert!(iam.check(AGENT, "pubsub.topics.publish", &Resource::topic("t")).is_err());
+        assert_eq!(iam.denials().len(), 1);
+    }
+
+    #[test]
+    fn a_job_belongs_to_the_caller_that_created_it() {
+        let iam = Iam::new(Grants::from_plan(&[]).unwrap());
+        iam.job_created("loader", "job-1");
+        iam.job_created("another", "job-1");
+        assert!(!iam.is_job_of_another("loader", Some("job-1")));
+        assert!(iam.is_job_of_another("another", Some("job-1")));
+        assert!(!iam.is_job_of_another("another", Some("absent")) && !iam.is_job_of_another("another", None));
     }
 }

@@ -93,6 +93,8 @@ pub struct Call<'a> {
     pub query: BTreeMap<String, String>,
     /// JSON body, or null.
     pub body: Value,
+    /// Whether the request names a job of another caller.
+    pub is_of_another: bool,
 }
 
 /// The account of builds that name none.
@@ -144,10 +146,16 @@ fn cloud_build(call: &Call<'_>) -> Option<Vec<Need>> {
     let method = match (call.method, rest) {
         ("POST", []) => {
             let account = call.body["serviceAccount"].as_str().unwrap_or(DEFAULT_ACCOUNT);
-            return Some(vec![
+            let mut needs = vec![
                 (permission("cloudbuild.projects.locations.builds.create"), Resource::project()),
                 (permission("act-as"), Resource::account(account)),
-            ]);
+            ];
+            // The role of Cloud Build's agent contains this permission; no page states that the agent is checked instead of the caller.
+            let options = &call.body["options"];
+            if options["pool"]["name"].is_string() || options["workerPool"].is_string() {
+                needs.push((permission("worker-pool"), Resource::project()));
+            }
+            return Some(needs);
         }
         ("GET", []) => "cloudbuild.projects.locations.builds.list",
         ("GET", [_]) => "cloudbuild.projects.locations.builds.get",
@@ -185,7 +193,9 @@ fn bigquery(call: &Call<'_>) -> Option<Vec<Need>> {
             // A statement without a recognized table would need no permission.
             (needs.len() > 1).then_some(needs)?
         }
-        // Jobs of the same caller: each stand-in's address has one caller, and services read only their own jobs.
+        ("GET", ["jobs" | "queries", _]) if call.is_of_another => {
+            vec![(permission("bigquery.jobs.get"), Resource::project())]
+        }
         ("GET", ["jobs" | "queries", _]) => Vec::new(),
         ("GET", ["datasets", dataset, "tables", _]) => {
             vec![(permission("bigquery.tables.get"), Resource::dataset(dataset))]
@@ -209,7 +219,7 @@ mod tests {
     ) -> Option<Vec<String>> {
         let path = path.split('/').map(|part| part.replace('+', "/")).collect();
         let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let needs = needs(api, &Call { method, path, query, body })?;
+        let needs = needs(api, &Call { method, path, query, body, is_of_another: false })?;
         Some(needs.iter().map(|(permission, resource)| format!("{permission} {resource}")).collect())
     }
 
@@ -281,7 +291,12 @@ mod tests {
         let create = "cloudbuild.builds.create project".to_owned();
         let acts = |account: &str| format!("iam.serviceAccounts.actAs account {account}");
         assert_eq!(needed("POST", builds, named), Some(vec![create.clone(), acts("a@p")]));
-        assert_eq!(needed("POST", builds, json!({})), Some(vec![create, acts(DEFAULT_ACCOUNT)]));
+        assert_eq!(needed("POST", builds, json!({})), Some(vec![create.clone(), acts(DEFAULT_ACCOUNT)]));
+        for options in [json!({"pool": {"name": "w"}}), json!({"workerPool": "w"})] {
+            let pool = "cloudbuild.workerpools.use project".to_owned();
+            let expected = Some(vec![create.clone(), acts(DEFAULT_ACCOUNT), pool]);
+            assert_eq!(needed("POST", builds, json!({"options": options})), expected);
+        }
         assert_eq!(
             needed("GET", builds, Value::Null),
             Some(vec!["cloudbuild.builds.list project".to_owned()])
@@ -319,6 +334,11 @@ mod tests {
             Some(vec!["bigquery.tables.get dataset d".to_owned()])
         );
         assert_eq!(needed("GET", "jobs/1", Value::Null), Some(Vec::new()));
+        let path = "bigquery/v2/projects/p/queries/1".split('/').map(str::to_owned).collect();
+        let (method, query, body) = ("GET", BTreeMap::new(), Value::Null);
+        let needs =
+            needs(GoogleApi::BigQuery, &Call { method, path, query, body, is_of_another: true }).unwrap();
+        assert_eq!((needs.len(), needs[0].0), (1, "bigquery.jobs.get"));
         for (method, path, body) in [
             ("POST", "queries", json!({"query": "SELECT 1"})),
             ("POST", "jobs", json!({})),

@@ -21,6 +21,8 @@ pub struct PlannedService {
     pub reachable: bool,
     /// Maximum number of concurrent requests of an instance.
     pub concurrency: usize,
+    /// Maximum time of a request.
+    pub timeout: Duration,
     /// Environment without secrets.
     pub environment: BTreeMap<String, String>,
     /// Secrets by variable.
@@ -38,6 +40,8 @@ pub struct PlannedSubscription {
     pub push: Option<(String, String, String)>,
     /// Maximum number of deliveries, and the topic of the messages that reach it.
     pub dead_letters: Option<(u32, String)>,
+    /// Maximum time until the acknowledgement of a delivery.
+    pub deadline: Duration,
 }
 
 /// A job of Cloud Scheduler: URL, account and audience.
@@ -144,10 +148,18 @@ fn service(resource: &Value) -> Result<PlannedService, String> {
             .as_u64()
             .and_then(|maximum| usize::try_from(maximum).ok())
             .ok_or_else(|| missing("maximum of concurrent requests"))?,
+        timeout: template["timeout"]
+            .as_str()
+            .and_then(|text| text.strip_suffix('s')?.parse().ok())
+            .map(Duration::from_secs)
+            .ok_or_else(|| missing("request timeout in seconds"))?,
         environment,
         secrets,
     })
 }
+
+/// Deadline of a subscription without a stated one, seconds (reference of `Subscription.ackDeadlineSeconds`).
+const DEFAULT_DEADLINE: u64 = 10;
 
 fn subscription(resource: &Value) -> Result<PlannedSubscription, String> {
     let (values, push) = (&resource["values"], &resource["values"]["push_config"][0]);
@@ -165,6 +177,7 @@ fn subscription(resource: &Value) -> Result<PlannedSubscription, String> {
         filter: values["filter"].as_str().map(filter).transpose()?,
         push,
         dead_letters: dead_letters(&values["dead_letter_policy"][0]),
+        deadline: Duration::from_secs(values["ack_deadline_seconds"].as_u64().unwrap_or(DEFAULT_DEADLINE)),
     })
 }
 

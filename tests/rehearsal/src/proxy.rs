@@ -96,10 +96,11 @@ async fn answer(State(shared): State<Arc<ProxyState>>, request: Request) -> Resp
     let Ok(body) = to_bytes(body, LARGEST).await else {
         return (StatusCode::BAD_REQUEST, "the body is incomplete").into_response();
     };
-    let path = head.uri.path().trim_start_matches('/').split('/').map(decoded).collect();
+    let path: Vec<_> = head.uri.path().trim_start_matches('/').split('/').map(decoded).collect();
     let query = query(head.uri.query().unwrap_or_default());
     let json: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let call = Call { method: head.method.as_str(), path, query, body: json };
+    let is_of_another = shared.iam.is_job_of_another(&shared.member, job_in(shared.api, &path));
+    let call = Call { method: head.method.as_str(), path, query, body: json, is_of_another };
     let Some(needs) = needs(shared.api, &call) else {
         return refusal(
             &shared.iam.unknown(&shared.member, &format!("{:?} {} {}", shared.api, head.method, head.uri)),
@@ -130,7 +131,25 @@ async fn answer(State(shared): State<Arc<ProxyState>>, request: Request) -> Resp
     if let Some(denial) = absent(&shared, &call, answered.status()) {
         return refusal(&denial);
     }
-    returned(answered).await
+    let (response, body) = returned(answered).await;
+    if (shared.api, call.method) == (GoogleApi::BigQuery, "POST") {
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        for job in [&call.body, &answer] {
+            if let Some(id) = job["jobReference"]["jobId"].as_str() {
+                shared.iam.job_created(&shared.member, id);
+            }
+        }
+    }
+    response
+}
+
+/// The id of the job of BigQuery that a path names.
+fn job_in(api: GoogleApi, path: &[String]) -> Option<&str> {
+    let path: Vec<_> = path.iter().map(String::as_str).collect();
+    match (api, &path[..]) {
+        (GoogleApi::BigQuery, ["bigquery", "v2", "projects", _, "jobs" | "queries", id]) => Some(id),
+        _ => None,
+    }
 }
 
 /// The denial of a create over an existing object; not recorded, because its precondition would refuse it as well.
@@ -177,7 +196,7 @@ fn absent(shared: &ProxyState, call: &Call<'_>, status: StatusCode) -> Option<De
     shared.iam.check(&shared.member, permission("storage.objects.list"), &Resource::list(bucket, name)).err()
 }
 
-async fn returned(answered: reqwest::Response) -> Response {
+async fn returned(answered: reqwest::Response) -> (Response, Bytes) {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answered.status();
     for (name, value) in answered.headers() {
@@ -185,6 +204,7 @@ async fn returned(answered: reqwest::Response) -> Response {
             response.headers_mut().append(name, value.clone());
         }
     }
-    *response.body_mut() = Body::from(answered.bytes().await.unwrap_or_else(|_| Bytes::new()));
-    response
+    let body = answered.bytes().await.unwrap_or_else(|_| Bytes::new());
+    *response.body_mut() = Body::from(body.clone());
+    (response, body)
 }

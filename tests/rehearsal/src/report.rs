@@ -210,7 +210,9 @@ mod tests {
     #[test]
     fn each_rule_names_an_existing_test() {
         let sources = [
+            include_str!("boundaries.rs"),
             include_str!("condition.rs"),
+            include_str!("iam.rs"),
             include_str!("grants.rs"),
             include_str!("front.rs"),
             include_str!("methods.rs"),

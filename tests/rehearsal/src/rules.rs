@@ -20,7 +20,7 @@ const fn rule(
     RequestRule { name, rule, source, test }
 }
 
-pub const RULES: [RequestRule; 43] = [
+pub const RULES: [RequestRule; 51] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
@@ -94,6 +94,18 @@ pub const RULES: [RequestRule; 43] = [
         "storage_methods_check_the_documented_permission",
     ),
     rule(
+        "chunks",
+        "a resumable upload keeps whole units of 256 KiB, is 404 after its cancel and 410 after a week; its precondition is checked at the start and at the end",
+        "Resumable uploads",
+        "a_resumable_upload_keeps_whole_units_until_it_is_cancelled_or_a_week_old",
+    ),
+    rule(
+        "bucket-lock",
+        "an account that may update a bucket can remove its retention, which is not locked: no account may update it",
+        "Bucket Lock",
+        "a_grant_beyond_a_boundary_is_found",
+    ),
+    rule(
         "publish",
         "`topics.publish` checks `pubsub.topics.publish` on the topic",
         "methods.json",
@@ -116,6 +128,30 @@ pub const RULES: [RequestRule; 43] = [
         "Pub/Sub's service agent forwards dead letters with publish on their topic and consume on the source",
         "Dead-letter topics",
         "a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_has_permission",
+    ),
+    rule(
+        "dead-letter-count",
+        "a message may be delivered a few times more than the maximum, and forwarded twice; only messages of a subscription with a dead-letter topic have the number of their delivery",
+        "reference of DeadLetterPolicy",
+        "the_number_of_deliveries_before_a_dead_letter_is_approximate_and_some_are_forwarded_twice",
+    ),
+    rule(
+        "deadline",
+        "a message without an acknowledgement at its deadline is delivered again, while its first delivery may be in progress; a late acknowledgement may have no effect",
+        "reference of Subscription.ackDeadlineSeconds",
+        "a_message_is_delivered_again_at_its_deadline_while_its_first_delivery_is_in_progress",
+    ),
+    rule(
+        "propagation",
+        "a new grant has an effect after minutes: a service retries the 403 of an operation that a new grant will allow",
+        "Access change propagation",
+        "a_new_grant_has_an_effect_after_its_delay",
+    ),
+    rule(
+        "timeout",
+        "a request is 504 at the timeout of its service, whose container is not told and may continue",
+        "Configure request timeout for services",
+        "a_container_continues_after_the_timeout_of_its_request",
     ),
     rule(
         "invoke",
@@ -184,6 +220,18 @@ pub const RULES: [RequestRule; 43] = [
         "build_methods_check_the_project_and_the_account",
     ),
     rule(
+        "pool",
+        "a build in a private pool needs `cloudbuild.workerpools.use`. Whether the caller or its account needs it is not clear from the page: here the caller",
+        "Private pools overview",
+        "build_methods_check_the_project_and_the_account",
+    ),
+    rule(
+        "build-quota",
+        "builds wait as `QUEUED` for processors of the default pool; a build whose machine exceeds the quota is 400 FAILED_PRECONDITION, too many requests are 429",
+        "Quotas and limits (Cloud Build); issues google-github-actions/deploy-cloudrun#480, GoogleCloudPlatform/cloud-code-samples#95",
+        "a_build_waits_for_processors_and_a_machine_above_the_quota_is_an_infrastructure_failure",
+    ),
+    rule(
         "build-logs",
         "a build with an account names a bucket for its logs; it creates the log object. No page states whether it reads the bucket and rewrites the object: both are rehearsed",
         "Store and view build logs",
@@ -197,7 +245,7 @@ pub const RULES: [RequestRule; 43] = [
     ),
     rule(
         "jobs",
-        "a job checks `bigquery.jobs.create` on the project, a load `bigquery.tables.updateData` and the caller's read of each source, a query `bigquery.tables.getData`; a caller's own jobs need no permission",
+        "a job checks `bigquery.jobs.create` on the project, a load `bigquery.tables.updateData` and the caller's read of each source, a query `bigquery.tables.getData`; reading a job checks `bigquery.jobs.get`, except of the caller's own jobs",
         "Method: jobs.insert; Loading data from Cloud Storage",
         "warehouse_methods_check_project_and_dataset",
     ),

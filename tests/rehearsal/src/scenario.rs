@@ -221,6 +221,7 @@ async fn install_agent(rehearsal: &Rehearsal, cluster: &str) -> Result<(), Faile
         filter: Some(("cluster".to_owned(), cluster.to_owned())),
         endpoint: None,
         dead_letters: None,
+        deadline: Duration::from_secs(60),
     });
     rehearsal.agent(cluster, &id, &account).await
 }

@@ -112,7 +112,8 @@ async fn the_agent_runs_a_job_of_its_subscription() {
     let subscribe = |name: &str, of: &str, filter| {
         let name = format!("projects/my-project/subscriptions/{name}");
         broker.topic(&topic(of));
-        broker.subscribe(Subscription { name, topic: topic(of), filter, endpoint: None, dead_letters: None });
+        let (topic, deadline) = (topic(of), Duration::from_secs(60));
+        broker.subscribe(Subscription { name, topic, filter, endpoint: None, dead_letters: None, deadline });
     };
     // The subscription that the deployment creates.
     subscribe(SUBSCRIPTION, "agent", Some(("cluster".to_owned(), "dgx".to_owned())));

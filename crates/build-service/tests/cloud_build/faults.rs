@@ -5,10 +5,11 @@ use std::sync::Arc;
 use build_service::{BuildKey, BuildPhase, Builds};
 use cloudbuild_standin::Fault;
 use ledger::Store;
-use model::{Class, Failure, Span};
+use model::{Attempt, Class, CommandId, Failure, Span, Stage, Verb};
 use service::PortError;
 
-use test_support::cloud_build::{CloudBuildBed, LIMIT, SETTLE, id, spec};
+use serde_json::json;
+use test_support::cloud_build::{CloudBuildBed, LIMIT, SETTLE, id, spec, with};
 
 fn passes(result: &Result<String, PortError>) -> bool {
     matches!(result, Err(PortError::Transient(_)))
@@ -138,6 +139,43 @@ async fn a_rejection_does_not_block_the_next_attempt() {
     assert!(passes(&world.start(&spec("SUCCESS")).await), "status 429 is transient");
     world.start(&spec("SUCCESS")).await.unwrap();
     assert_eq!(world.cloud.builds().len(), 1, "a definite rejection does not block the next attempt");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_waits_for_processors_and_a_machine_above_the_quota_is_an_infrastructure_failure() {
+    let world = CloudBuildBed::new().await;
+    world.cloud.limit_processors(8);
+    let large = |machine: &str| {
+        let options = json!({"substitutionOption": "ALLOW_LOOSE", "machineType": machine});
+        with(json!({ "options": options }), "SUCCESS")
+    };
+    let failure = refused(world.start(&large("E2_HIGHCPU_32")).await);
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, "FAILED_PRECONDITION"));
+    assert!(failure.message.contains("quota restrictions"), "{failure:?}");
+
+    let command = CommandId {
+        run: "a-run".parse().unwrap(),
+        stage: Stage::Image,
+        attempt: Attempt::FIRST.next(),
+        verb: Verb::Start,
+    };
+    let (first, second) = (id(), BuildKey::of(&command));
+    world.builds.start(&first, &large("E2_HIGHCPU_8"), LIMIT).await.unwrap();
+    world.builds.start(&second, &spec("SUCCESS"), LIMIT).await.unwrap();
+    let statuses = async || {
+        for key in [&first, &second] {
+            drop(world.builds.poll(key).await.unwrap());
+        }
+        world.statuses()
+    };
+    assert_eq!(statuses().await, ["WORKING", "QUEUED"]);
+    assert_eq!(
+        world.builds.poll(&second).await.unwrap(),
+        Some(BuildPhase::Running),
+        "a queued build is in progress"
+    );
+    assert_eq!(statuses().await, ["SUCCESS", "WORKING"]);
+    assert_eq!(statuses().await, ["SUCCESS", "SUCCESS"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,6 +63,7 @@ async fn a_subscriber_connects_soon_after_an_outage() {
         filter: None,
         endpoint: None,
         dead_letters: None,
+        deadline: Duration::from_secs(60),
     });
     let _address = Address::open_at(&broker, "agent", unused).await.unwrap();
     for content in ["first", "second"] {

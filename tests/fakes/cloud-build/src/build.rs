@@ -64,6 +64,16 @@ const OPTIONS: [&str; 19] = [
     "resolvedWorkerRelease",
 ];
 
+/// Processors of a build in the default pool, by the name or the number of its machine type (Cloud Build's reference of `MachineType`).
+pub(crate) fn processors(build: &Value) -> u64 {
+    let machine = &build["options"]["machineType"];
+    match (machine.as_str(), machine.as_u64()) {
+        (Some("N1_HIGHCPU_8" | "E2_HIGHCPU_8"), _) | (_, Some(1 | 5)) => 8,
+        (Some("N1_HIGHCPU_32" | "E2_HIGHCPU_32"), _) | (_, Some(2 | 6)) => 32,
+        _ => 1,
+    }
+}
+
 pub(crate) fn is_final(status: &str) -> bool {
     !matches!(status, "STATUS_UNKNOWN" | "PENDING" | "QUEUED" | "WORKING")
 }
@@ -180,6 +190,12 @@ impl BuildsState {
         number
     }
 
+    /// Whether the default pool has the processors of a further build.
+    fn has_room(&self, build: &Value) -> bool {
+        let working = self.builds.iter().filter(|build| build["status"] == "WORKING");
+        self.processors.is_none_or(|all| working.map(processors).sum::<u64>() + processors(build) <= all)
+    }
+
     /// Publishes a build's status to the topic.
     pub(crate) fn notify(&mut self, at: usize) {
         let build = &self.builds[at];
@@ -222,6 +238,7 @@ impl CloudBuildState {
             let ends = build["substitutions"]["_ENDS"].as_str().unwrap_or("SUCCESS");
             let next = match build["status"].as_str() {
                 _ if world.frozen => None,
+                Some("QUEUED") if !world.has_room(&build) => None,
                 Some("QUEUED") => Some("WORKING".to_owned()),
                 Some("WORKING") if ends != "never" => Some(ends.to_owned()),
                 _ => None,

@@ -81,6 +81,8 @@ struct BuildsState {
     push_to: Option<String>,
     rights: Option<Arc<dyn BuildRights>>,
     log_buckets: BTreeMap<String, Arc<dyn Store>>,
+    /// Processors of the default pool; `None`: unlimited.
+    processors: Option<u64>,
 }
 
 impl CloudBuildState {
@@ -128,6 +130,11 @@ impl CloudBuild {
     /// Pauses or resumes all builds.
     pub fn freeze(&self, frozen: bool) {
         self.world.lock().frozen = frozen;
+    }
+
+    /// Limits the processors of all builds in progress. Further builds remain `QUEUED`, and a build whose machine is larger is refused.
+    pub fn limit_processors(&self, processors: u64) {
+        self.world.lock().processors = Some(processors);
     }
 
     /// Removes all faults.

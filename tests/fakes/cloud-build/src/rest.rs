@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     CloudBuildState, Fault,
-    build::{is_final, refused},
+    build::{is_final, processors, refused},
 };
 
 pub(crate) fn router(world: CloudBuildState) -> Router {
@@ -23,8 +23,12 @@ pub(crate) fn router(world: CloudBuildState) -> Router {
         .with_state(world)
 }
 
+/// Message for a build whose machine is larger than the quota (google-github-actions/deploy-cloudrun#480).
+const QUOTA: &str = "failed precondition: due to quota restrictions, cannot run builds in this region";
+
 fn error(code: u16, message: &str) -> Response {
     let status = match code {
+        400 if message.starts_with(QUOTA) => "FAILED_PRECONDITION",
         400 => "INVALID_ARGUMENT",
         403 => "PERMISSION_DENIED",
         404 => "NOT_FOUND",
@@ -50,6 +54,9 @@ async fn create(
     }
     if let Some(why) = refused(&build) {
         return error(400, &why);
+    }
+    if inner.processors.is_some_and(|all| processors(&build) > all) {
+        return error(400, QUOTA);
     }
     let at = inner.add(&project, &location, build);
     let build = inner.builds[at].clone();

@@ -6,14 +6,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{Access, PubsubMessage};
 
 #[async_trait::async_trait]
 pub trait PushEndpoint: Send + Sync {
-    /// Returns the status of the response; 0 without a response.
-    async fn deliver(&self, message: &PubsubMessage, attempt: u32) -> u16;
+    /// Returns the status of the response; 0 without a response. `attempt` is the number of the delivery, for a subscription with a
+    /// dead-letter topic only.
+    async fn deliver(&self, message: &PubsubMessage, attempt: Option<u32>) -> u16;
 }
 
 pub struct Subscription {
@@ -25,9 +26,23 @@ pub struct Subscription {
     pub filter: Option<(String, String)>,
     /// Receiver of pushes; without it clients pull.
     pub endpoint: Option<Arc<dyn PushEndpoint>>,
-    /// Maximum number of deliveries, and the topic of the messages that reach it.
+    /// Maximum number of deliveries, and the topic of the messages that reach it. Pub/Sub counts only approximately: a message may be
+    /// delivered up to two times more, and forwarded twice (reference of `DeadLetterPolicy`).
     pub dead_letters: Option<(u32, String)>,
+    /// Maximum time until the acknowledgement of a delivery; of a push also the maximum time of its request (reference of
+    /// `Subscription.ackDeadlineSeconds`). Afterwards the message is delivered again, while the first delivery may still be in progress.
+    pub deadline: Duration,
 }
+
+impl Subscription {
+    /// The number of a delivery, which only messages of a subscription with a dead-letter topic have.
+    pub(crate) fn stated(&self, attempt: u32) -> Option<u32> {
+        self.dead_letters.as_ref().map(|_| attempt)
+    }
+}
+
+/// Maximum deadline that a client may set (reference of `ModifyAckDeadline`).
+const LONGEST_DEADLINE: Duration = Duration::from_secs(600);
 
 /// A message of a subscription.
 struct Queued {
@@ -35,11 +50,17 @@ struct Queued {
     attempt: u32,
 }
 
+/// A pulled message.
+struct Leased {
+    queued: Queued,
+    until: Instant,
+}
+
 struct MessageQueue {
     settings: Arc<Subscription>,
     waiting: VecDeque<Queued>,
     /// Pulled messages by their acknowledgement ids.
-    pulled: BTreeMap<String, Queued>,
+    pulled: BTreeMap<String, Leased>,
     wake: Arc<Notify>,
     /// Messages that are neither acknowledged nor forwarded as dead letters.
     unacknowledged: usize,
@@ -62,6 +83,8 @@ struct BrokerState {
     numbers: u64,
     /// Each message whose number is divisible by this is delivered twice; 0: none.
     repeated: u64,
+    /// Each message whose number is divisible by the first has the second as its deadline at the first delivery; 0: none.
+    hurried: (u64, Duration),
 }
 
 /// All topics and subscriptions. Messages are delivered at least once, in no order.
@@ -109,24 +132,43 @@ impl Broker {
                 loop {
                     let Some(broker) = broker.upgrade() else { return };
                     let Some(queued) = broker.take(&settings.name) else { break };
-                    let (endpoint, name) = (Arc::clone(&endpoint), settings.name.clone());
+                    let (endpoint, settings) = (Arc::clone(&endpoint), Arc::clone(&settings));
                     tokio::spawn(async move {
-                        let failing = broker.lock().queues.get(&name).is_some_and(|queue| queue.failing);
-                        let status = if failing {
-                            503
-                        } else {
-                            endpoint.deliver(&queued.message, queued.attempt).await
-                        };
+                        let status = broker.pushed(&endpoint, &settings, &queued).await;
                         // Pub/Sub's page "Push subscriptions": all other statuses reject the message.
                         if matches!(status, 102 | 200 | 201 | 202 | 204) {
-                            broker.settled(&name, 1);
+                            broker.settled(&settings.name, 1);
                         } else {
-                            broker.rejected(&name, queued);
+                            broker.rejected(&settings.name, queued);
                         }
                     });
                 }
             }
         });
+    }
+
+    /// Pushes a message. Returns the status of the response; 0 if none arrives before the deadline, and then the delivery continues.
+    async fn pushed(
+        &self,
+        endpoint: &Arc<dyn PushEndpoint>,
+        settings: &Subscription,
+        queued: &Queued,
+    ) -> u16 {
+        let (failing, deadline) = {
+            let inner = self.lock();
+            let (every, short) = inner.hurried;
+            let number: u64 = queued.message.message_id.parse().unwrap_or_default();
+            let is_hurried = every > 0 && queued.attempt == 1 && number.is_multiple_of(every);
+            let failing = inner.queues.get(&settings.name).is_some_and(|queue| queue.failing);
+            (failing, if is_hurried { short } else { settings.deadline })
+        };
+        if failing {
+            return 503;
+        }
+        let (endpoint, message) = (Arc::clone(endpoint), queued.message.clone());
+        let attempt = settings.stated(queued.attempt);
+        let delivery = tokio::spawn(async move { endpoint.deliver(&message, attempt).await });
+        tokio::time::timeout(deadline, delivery).await.map_or(0, Result::unwrap_or_default)
     }
 
     pub fn has_topic(&self, name: &str) -> bool {
@@ -148,6 +190,11 @@ impl Broker {
     /// Delivers each `every`-th message twice at the same time to each subscription.
     pub fn repeat(&self, every: u64) {
         self.lock().repeated = every;
+    }
+
+    /// Sets the deadline `deadline` for the first delivery of each `every`-th message.
+    pub fn hurry(&self, every: u64, deadline: Duration) {
+        self.lock().hurried = (every, deadline);
     }
 
     /// Counts messages of a subscription as acknowledged.
@@ -198,8 +245,11 @@ impl Broker {
         self.lock().queues.get_mut(subscription)?.waiting.pop_front()
     }
 
-    /// Takes waiting messages for a client that pulls.
-    pub(crate) fn pull(&self, subscription: &str) -> Vec<(String, PubsubMessage, u32)> {
+    /// Takes waiting messages for a client that pulls, and those whose deadline has passed. The third value is the number of the delivery.
+    pub(crate) fn pull(self: &Arc<Self>, subscription: &str) -> Vec<(String, PubsubMessage, Option<u32>)> {
+        let now = Instant::now();
+        let late = self.release(subscription, |leased| leased.until <= now);
+        late.into_iter().for_each(|queued| self.rejected(subscription, queued));
         let mut inner = self.lock();
         let BrokerState { queues, numbers, .. } = &mut *inner;
         let Some(queue) = queues.get_mut(subscription).filter(|queue| !queue.failing) else {
@@ -209,10 +259,17 @@ impl Broker {
         for queued in queue.waiting.drain(..) {
             *numbers += 1;
             let id = format!("ack-{numbers}");
-            taken.push((id.clone(), queued.message.clone(), queued.attempt));
-            queue.pulled.insert(id, queued);
+            taken.push((id.clone(), queued.message.clone(), queue.settings.stated(queued.attempt)));
+            queue.pulled.insert(id, Leased { queued, until: now + queue.settings.deadline });
         }
         taken
+    }
+
+    /// Removes the pulled messages that `is_over` selects: a later acknowledgement of these deliveries has no effect.
+    fn release(&self, subscription: &str, is_over: impl Fn(&Leased) -> bool) -> Vec<Queued> {
+        let mut inner = self.lock();
+        let Some(queue) = inner.queues.get_mut(subscription) else { return Vec::new() };
+        queue.pulled.extract_if(.., |_, leased| is_over(leased)).map(|(_, leased)| leased.queued).collect()
     }
 
     pub(crate) fn wake(&self, subscription: &str) -> Option<Arc<Notify>> {
@@ -226,22 +283,28 @@ impl Broker {
         }
     }
 
-    pub(crate) fn reject(self: &Arc<Self>, subscription: &str, ids: &[String]) {
-        let taken: Vec<_> = {
+    /// Sets the remaining time of a pulled message, at most 600 s; 0 s rejects the message.
+    pub(crate) fn extend(self: &Arc<Self>, subscription: &str, id: &str, seconds: i32) {
+        let remaining = Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).min(LONGEST_DEADLINE);
+        let rejected = {
             let mut inner = self.lock();
             let Some(queue) = inner.queues.get_mut(subscription) else { return };
-            ids.iter().filter_map(|id| queue.pulled.remove(id)).collect()
+            match queue.pulled.get_mut(id) {
+                Some(leased) if !remaining.is_zero() => {
+                    leased.until = Instant::now() + remaining;
+                    None
+                }
+                Some(_) => queue.pulled.remove(id),
+                None => None,
+            }
         };
-        taken.into_iter().for_each(|queued| self.rejected(subscription, queued));
+        rejected.into_iter().for_each(|leased| self.rejected(subscription, leased.queued));
     }
 
     /// Returns the messages of a disconnected client.
     pub(crate) fn reject_all(self: &Arc<Self>, subscription: &str) {
-        let ids: Vec<_> = match self.lock().queues.get(subscription) {
-            Some(queue) => queue.pulled.keys().cloned().collect(),
-            None => return,
-        };
-        self.reject(subscription, &ids);
+        let all = self.release(subscription, |_| true);
+        all.into_iter().for_each(|queued| self.rejected(subscription, queued));
     }
 
     /// Rejects one message that waits in a pull subscription, as a client would: for tests of dead letters.
@@ -258,8 +321,12 @@ impl Broker {
             None => return,
         };
         let next = Queued { attempt: queued.attempt + 1, ..queued };
+        // Spread over the messages, so that a test can rely on neither the exact number nor a single dead letter.
+        let number: u64 = next.message.message_id.parse().unwrap_or_default();
+        let (more, copies) =
+            (u32::try_from(number % 3).unwrap_or_default(), if number.is_multiple_of(4) { 2 } else { 1 });
         if let Some((maximum, topic)) = &settings.dead_letters
-            && next.attempt > *maximum
+            && next.attempt > maximum + more
         {
             // Without both permissions the message stays in its subscription (Pub/Sub's page "Dead-letter topics").
             let may = self
@@ -271,7 +338,7 @@ impl Broker {
                 message
                     .attributes
                     .insert("CloudPubSubDeadLetterSourceSubscription".to_owned(), subscription.to_owned());
-                self.publish(topic, message);
+                (0..copies).for_each(|_| drop(self.publish(topic, message.clone())));
                 self.settled(subscription, 1);
                 return;
             }

@@ -1,10 +1,11 @@
 //! A stand-in for the parts of Pub/Sub that Burnin uses: publish, streaming pull and push, over gRPC. It shares no type with the
 //! tested client. Callers have no credentials: each address belongs to one caller, and every request is checked for that caller.
 //!
-//! Implemented rules: at-least-once delivery; filters on one attribute; growing pauses after rejected deliveries; dead letters after a
-//! maximum number of deliveries, forwarded by Pub/Sub's service agent only with its two permissions; sizes of messages and attributes.
+//! Implemented rules: at-least-once delivery; filters on one attribute; deadlines, after which a message is delivered again and a late
+//! acknowledgement has no effect; growing pauses after rejected deliveries; dead letters after about the maximum number of deliveries,
+//! sometimes twice, forwarded by Pub/Sub's service agent only with its two permissions; sizes of messages and attributes.
 //!
-//! Not implemented: ordering, deadlines of single messages, retention, administration, REST.
+//! Not implemented: ordering, retention, administration, REST.
 
 mod broker;
 mod rpc;

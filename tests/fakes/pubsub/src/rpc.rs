@@ -173,11 +173,8 @@ impl Settles for ModifyAckDeadlineRequest {
         &self.subscription
     }
 
-    /// A deadline of 0 s rejects the message; longer ones have no effect, because messages have no deadlines here.
     fn apply(&self, broker: &Arc<Broker>) {
-        if self.ack_deadline_seconds == 0 {
-            broker.reject(&self.subscription, &self.ack_ids);
-        }
+        self.ack_ids.iter().for_each(|id| broker.extend(&self.subscription, id, self.ack_deadline_seconds));
     }
 }
 
@@ -216,7 +213,7 @@ async fn streaming_pull(
             let pulled = broker.pull(&name).into_iter().map(|(ack_id, message, attempt)| ReceivedMessage {
                 ack_id,
                 message: Some(message),
-                delivery_attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
+                delivery_attempt: attempt.map_or(0, |attempt| i32::try_from(attempt).unwrap_or(i32::MAX)),
             });
             let response = StreamingPullResponse { received_messages: pulled.collect() };
             if !response.received_messages.is_empty()
@@ -233,9 +230,8 @@ async fn streaming_pull(
                         while let Some(request) = next::<StreamingPullRequest>(&mut received) {
                             let Ok(request) = request else { break 'stream };
                             broker.acknowledge(&name, &request.ack_ids);
-                            let zero = request.modify_deadline_ack_ids.iter().zip(&request.modify_deadline_seconds);
-                            let zero = zero.filter(|(_, seconds)| **seconds == 0).map(|(id, _)| id.clone());
-                            broker.reject(&name, &zero.collect::<Vec<_>>());
+                            let extended = request.modify_deadline_ack_ids.iter().zip(&request.modify_deadline_seconds);
+                            extended.for_each(|(id, seconds)| broker.extend(&name, id, *seconds));
                         }
                     }
                     _ => break,

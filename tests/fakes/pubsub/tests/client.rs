@@ -2,7 +2,10 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -40,9 +43,25 @@ struct Always(u16, Mutex<Vec<u32>>);
 
 #[async_trait::async_trait]
 impl PushEndpoint for Always {
-    async fn deliver(&self, _: &pubsub_standin::PubsubMessage, attempt: u32) -> u16 {
-        self.1.lock().unwrap().push(attempt);
+    async fn deliver(&self, _: &pubsub_standin::PubsubMessage, attempt: Option<u32>) -> u16 {
+        self.1.lock().unwrap().push(attempt.unwrap_or_default());
         self.0
+    }
+}
+
+/// Accepts the first delivery late; counts deliveries and ends of deliveries.
+#[derive(Default)]
+struct Slow(AtomicU32, AtomicU32);
+
+#[async_trait::async_trait]
+impl PushEndpoint for Slow {
+    async fn deliver(&self, _: &pubsub_standin::PubsubMessage, attempt: Option<u32>) -> u16 {
+        assert_eq!(attempt, None, "only messages of a subscription with dead letters have a number");
+        if self.0.fetch_add(1, SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
+        self.1.fetch_add(1, SeqCst);
+        200
     }
 }
 
@@ -56,7 +75,8 @@ fn broker(denies: &Arc<Denies>) -> Arc<Broker> {
 
 fn subscription(name: &str, topic: &str) -> Subscription {
     let name = format!("projects/p/subscriptions/{name}");
-    Subscription { name, topic: topic.to_owned(), filter: None, endpoint: None, dead_letters: None }
+    let (topic, deadline) = (topic.to_owned(), Duration::from_secs(60));
+    Subscription { name, topic, filter: None, endpoint: None, dead_letters: None, deadline }
 }
 
 async fn publish(address: &Address, cluster: &str) -> Result<String, String> {
@@ -143,6 +163,72 @@ async fn a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_h
         within(|| (broker.backlog("projects/p/subscriptions/dead") == forwarded).then_some(())).await;
         assert_eq!(endpoint.1.lock().unwrap()[..3], [1, 2, 3]);
     }
+}
+
+#[tokio::test]
+async fn a_message_is_delivered_again_at_its_deadline_while_its_first_delivery_is_in_progress() {
+    let broker = broker(&Arc::default());
+    let endpoint = Arc::new(Slow::default());
+    broker.subscribe(Subscription {
+        endpoint: Some(Arc::clone(&endpoint) as _),
+        deadline: Duration::from_millis(50),
+        ..subscription("push", TOPIC)
+    });
+    broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
+    within(|| (broker.backlog("projects/p/subscriptions/push") == 0).then_some(())).await;
+    let counts = || (endpoint.0.load(SeqCst), endpoint.1.load(SeqCst));
+    assert_eq!(counts(), (2, 1), "the second delivery is acknowledged before the first ends");
+    within(|| (counts() == (2, 2)).then_some(())).await;
+
+    broker.hurry(1, Duration::from_millis(1));
+    let endpoint = Arc::new(Slow::default());
+    broker.subscribe(Subscription {
+        endpoint: Some(Arc::clone(&endpoint) as _),
+        ..subscription("late", TOPIC)
+    });
+    broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
+    within(|| (broker.backlog("projects/p/subscriptions/late") == 0).then_some(())).await;
+    assert_eq!(endpoint.0.load(SeqCst), 2, "only the first delivery has the short deadline");
+}
+
+#[tokio::test]
+async fn a_late_acknowledgement_has_no_effect() {
+    let broker = broker(&Arc::default());
+    let address = Address::open(&broker, "x").await.unwrap();
+    broker.subscribe(Subscription { deadline: Duration::from_millis(200), ..subscription("s", TOPIC) });
+    publish(&address, "a").await.unwrap();
+    let anonymous = anonymous::Builder::new().build();
+    let client = Subscriber::builder().with_endpoint(format!("http://{}", address.host));
+    let client = client.with_credentials(anonymous).build().await.unwrap();
+    let mut stream = client.subscribe("projects/p/subscriptions/s").build();
+    let (_, first) = stream.next().await.unwrap().unwrap();
+    // The client extends its deadlines only every few seconds.
+    let (_, second) = stream.next().await.unwrap().unwrap();
+    first.ack();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(broker.backlog("projects/p/subscriptions/s"), 1);
+    second.ack();
+    within(|| (broker.backlog("projects/p/subscriptions/s") == 0).then_some(())).await;
+}
+
+#[tokio::test]
+async fn the_number_of_deliveries_before_a_dead_letter_is_approximate_and_some_are_forwarded_twice() {
+    let broker = broker(&Arc::default());
+    let endpoint = Arc::new(Always(500, Mutex::default()));
+    broker.subscribe(Subscription {
+        endpoint: Some(Arc::clone(&endpoint) as _),
+        dead_letters: Some((5, DEAD.to_owned())),
+        ..subscription("push", TOPIC)
+    });
+    broker.subscribe(subscription("dead", DEAD));
+    const MESSAGES: usize = 12;
+    for _ in 0..MESSAGES {
+        broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
+    }
+    within(|| (broker.backlog("projects/p/subscriptions/push") == 0).then_some(())).await;
+    // A third of the messages each is delivered 5, 6 and 7 times, and a quarter is forwarded twice.
+    assert_eq!(endpoint.1.lock().unwrap().len(), MESSAGES / 3 * (5 + 6 + 7));
+    assert_eq!(broker.backlog("projects/p/subscriptions/dead"), MESSAGES + MESSAGES / 4);
 }
 
 #[tokio::test]

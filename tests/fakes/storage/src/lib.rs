@@ -141,6 +141,11 @@ impl StandIn {
         world.buckets.get(bucket).map(|bucket| bucket.objects.keys().cloned().collect()).unwrap_or_default()
     }
 
+    /// Makes all incomplete uploads older.
+    pub fn age_uploads(&self, by: Duration) {
+        self.shared.world().older += by;
+    }
+
     pub fn retain(&self, bucket: &str, lasting: Duration) {
         if let Some(bucket) = self.shared.world().buckets.get_mut(bucket) {
             bucket.retention = lasting;

@@ -74,6 +74,8 @@ pub struct Session {
     pub body: BytesMut,
     /// Metadata of the created object; `None` until the upload is complete.
     pub done: Option<Value>,
+    /// Time of the first request.
+    pub began: Instant,
 }
 
 /// Objects of a bucket, with their write times and retention.
@@ -101,6 +103,8 @@ pub struct StorageState {
     pub last: u64,
     /// Whether the first page of a list is empty, too.
     pub empty_first_pages: bool,
+    /// Time by which all uploads are older than their creation states.
+    pub older: Duration,
 }
 
 /// Beginnings of page tokens; the rest is the last name of the page before.

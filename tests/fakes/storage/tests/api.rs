@@ -55,6 +55,51 @@ async fn preconditions_compare_generations_and_metagenerations() {
 }
 
 #[tokio::test]
+async fn a_resumable_upload_keeps_whole_units_until_it_is_cancelled_or_a_week_old() {
+    const UNIT: usize = 256 << 10;
+    let (standin, http, url) = standin().await;
+    let start = async |name: &str| {
+        let url = format!(
+            "{url}/upload/storage/v1/b/bucket/o?uploadType=resumable&ifGenerationMatch=0&name={name}"
+        );
+        let answer = http.post(url).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.headers()["location"].to_str().unwrap().to_owned()
+    };
+    // No request has credentials: any client with the URL of the session may write.
+    let chunk = async |session: &str, range: &str, length: usize| {
+        let request =
+            http.put(session).header("content-range", format!("bytes {range}")).body(vec![b'a'; length]);
+        let answer = request.send().await.unwrap();
+        (
+            answer.status().as_u16(),
+            answer.headers().get("range").map(|range| range.to_str().unwrap().to_owned()),
+        )
+    };
+    let kept = Some(format!("bytes=0-{}", UNIT - 1));
+    let session = start("a").await;
+    assert_eq!(chunk(&session, "*/*", 0).await, (308, None), "nothing is stored yet");
+    assert_eq!(chunk(&session, "0-999/*", 1000).await, (400, None), "a chunk of another size");
+    assert_eq!(chunk(&session, &format!("0-{}/*", UNIT - 1), UNIT).await, (308, kept.clone()));
+    assert_eq!(chunk(&session, "*/*", 0).await, (308, kept));
+    assert_eq!(chunk(&session, &format!("{UNIT}-{}/{}", UNIT + 9, UNIT + 10), 10).await.0, 200);
+    assert_eq!(standin.object("bucket", "a").unwrap().body.len(), UNIT + 10);
+
+    // The precondition is checked at the start and at the end.
+    let second = start("b").await;
+    standin.put("bucket", "b", "another writer was faster");
+    assert_eq!(chunk(&second, "0-9/10", 10).await.0, 412);
+    assert_eq!(standin.object("bucket", "b").unwrap().body, "another writer was faster");
+
+    let (cancelled, expired) = (start("c").await, start("d").await);
+    assert_eq!(http.delete(&cancelled).send().await.unwrap().status(), 499);
+    assert_eq!(chunk(&cancelled, "0-9/10", 10).await.0, 404);
+    standin.age_uploads(Duration::from_hours(7 * 24));
+    assert_eq!(chunk(&expired, "0-9/10", 10).await.0, 410);
+    assert_eq!(standin.names("bucket"), ["a", "b"]);
+}
+
+#[tokio::test]
 async fn bytes_that_differ_from_the_stated_checksum_are_rejected() {
     let (standin, http, url) = standin().await;
     let wrong = format!("crc32c={}", STANDARD.encode([1, 2, 3, 4]));

@@ -1,4 +1,6 @@
-//! Simple, multipart and resumable uploads.
+//! Simple, multipart and resumable uploads (Google's pages "Upload objects" and "Resumable uploads").
+
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
@@ -9,8 +11,10 @@ use crate::{
     world::{Refusal, Session, StorageState},
 };
 
-/// Storage unit of incomplete uploads, bytes.
+/// Storage unit of incomplete uploads, bytes. Each chunk except the last is a multiple of it.
 const QUANTUM: usize = 256 << 10;
+/// Lifetime of an incomplete upload.
+const LIFETIME: Duration = Duration::from_hours(7 * 24);
 
 pub(super) fn route(
     shared: &ServerState,
@@ -25,6 +29,9 @@ pub(super) fn route(
         StorageRequest::Start => start(shared, &mut world, bucket, request),
         StorageRequest::Status | StorageRequest::Chunk => {
             let mut session = world.sessions.remove(&id).ok_or((404, format!("no upload {id}")))?;
+            if session.began.elapsed() >= LIFETIME.saturating_sub(world.older) {
+                return Err((410, format!("upload {id} has expired")));
+            }
             let answer = go_on(&mut world, &mut session, request);
             world.sessions.insert(id, session);
             answer
@@ -77,8 +84,10 @@ fn start(
     let id = format!("upload-{}", world.last);
     let location =
         format!("{}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={id}", shared.base);
-    let (bucket, query) = (bucket.to_owned(), request.query.clone());
-    world.sessions.insert(id, Session { bucket, name, query, given, body: BytesMut::new(), done: None });
+    let (bucket, query, began) = (bucket.to_owned(), request.query.clone(), Instant::now());
+    world
+        .sessions
+        .insert(id, Session { bucket, name, query, given, body: BytesMut::new(), done: None, began });
     Ok(Answer { headers: vec![("location", location)], ..Answer::empty(200) })
 }
 
@@ -105,12 +114,21 @@ fn go_on(
         if from > session.body.len() {
             return Err((400, format!("there were {} bytes of data missing", from - session.body.len())));
         }
-        let known = (session.body.len() - from).min(request.body.len());
+        let before = session.body.len();
+        let known = (before - from).min(request.body.len());
         session.body.extend_from_slice(&request.body[known..]);
         let open = to == "*" && total.is_none();
         ends = request.whole && (open || total == Some(session.body.len()));
         if total.is_some_and(|total| session.body.len() > total) {
             return Err(wrong());
+        }
+        if !ends && request.whole && !request.body.len().is_multiple_of(QUANTUM) {
+            session.body.truncate(before);
+            let found = request.body.len();
+            return Err((
+                400,
+                format!("a chunk that is not the last has a multiple of {QUANTUM} bytes, not {found}"),
+            ));
         }
         if !ends {
             let kept = session.body.len() / QUANTUM * QUANTUM;
