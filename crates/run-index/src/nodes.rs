@@ -15,7 +15,7 @@
 //!
 //! Any other run has no effect: a run without a pass does not show that its other nodes are good. Burnin has no report on whether a
 //! proposed drain was executed, so its node is suspected and never drained. Only clusters that exist before and after a run have a history,
-//! because the names of provisioned nodes do not identify hardware. The views `nodes_latest` of the warehouse (SQLite and BigQuery) derive
+//! because the names of provisioned nodes do not identify hardware. The views `nodes_latest` and `nodes_history` of the warehouse (SQLite and BigQuery) derive
 //! the same states from the results of closed runs; `docs/VERDICT.md` has this table for users.
 
 use std::{

@@ -2,8 +2,8 @@
 
 use model::Timestamp;
 use warehouse::{
-    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, Sqlite, Warehouse, conformance,
-    memory::Memory,
+    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, RunRow, Sqlite, Warehouse,
+    conformance, memory::Memory,
 };
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_file_without_metrics_is_extended_and_keeps_its_rows() {
         assert_eq!(warehouse.node_results("b").await.unwrap(), node_results);
     }
     let file = rusqlite::Connection::open(&path).unwrap();
-    let views = "SELECT count(*) FROM metrics_latest, metrics_trend, metrics_by_node, findings_by_subject, nodes_latest";
+    let views = "SELECT count(*) FROM metrics_latest, metrics_trend, metrics_by_node, findings_by_subject, nodes_latest, nodes_history";
     assert_eq!(file.query_row(views, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
 }
 
@@ -302,4 +302,46 @@ async fn the_views_of_a_file_summarize_metrics() {
     let example = example.split("```").next().unwrap();
     let expected = ["n1 - memory.copy 2 0.5"];
     assert_eq!(select(example), expected, "the example in docs/WAREHOUSE.md");
+}
+
+#[tokio::test]
+async fn the_history_of_nodes_has_each_change_and_the_time_of_each_retest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("warehouse.sqlite");
+    let warehouse = Sqlite::open(&path).unwrap();
+    let results = [
+        ("n1", ["passed", "passed", "drained", "retest_passed", "returned", "passed"].as_slice()),
+        ("n2", &["suspected", "retest_failed"]),
+    ];
+    for (node, results) in results {
+        for (hour, result) in (1..).zip(results) {
+            let at = |minutes: i64| Some(Timestamp::from_millis((hour * 60 + minutes) * 60_000));
+            let run = format!("{node}-{hour}");
+            let row =
+                NodeResultRow { result: (*result).into(), requested_at: at(0), ..node_result(&run, node) };
+            let load = Load { node_results: vec![row], ..Load::default() };
+            warehouse.load(&format!("{run}.nodes"), &load).await.unwrap();
+            let closed = RunRow { run: run.clone(), closed_at: at(30), ..RunRow::default() };
+            let load = Load { runs: vec![closed], ..Load::default() };
+            warehouse.load(&format!("{run}.used"), &load).await.unwrap();
+        }
+    }
+    let file = rusqlite::Connection::open(&path).unwrap();
+    let query = "SELECT node || ' ' || state || ' ' || substr(since, 12, 5) || ' ' || run FROM nodes_history ORDER BY node, since";
+    let mut changes = file.prepare(query).unwrap();
+    let changes: Vec<String> = changes.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert_eq!(
+        changes,
+        [
+            "n1 good 01:30 n1-1",
+            "n1 drained 03:30 n1-3",
+            "n1 in_retest 04:00 n1-4",
+            "n1 drained 04:30 n1-4",
+            "n1 in_retest 05:00 n1-5",
+            "n1 returned 05:30 n1-5",
+            "n2 suspected 01:30 n2-1",
+            "n2 in_retest 02:00 n2-2",
+            "n2 suspected 02:30 n2-2",
+        ]
+    );
 }

@@ -192,7 +192,7 @@ async fn views_have_descriptions() {
         engine.view(DATASET, path.file_stem().unwrap().to_str().unwrap(), &statement).await.unwrap();
         views += 1;
     }
-    assert_eq!(views, 9, "each view has a test");
+    assert_eq!(views, 10, "each view has a test");
     // Thirteen runs of one cluster, oldest first, and two runs of another cluster; the last one was not judged.
     let curve: Vec<f64> =
         [400., 410., 390., 405., 395., 402., 398., 401., 399., 403., 397., 300., 310.].into();
@@ -279,6 +279,17 @@ async fn views_have_descriptions() {
     assert_eq!(
         cells(select("cluster, node, state, result, run", "nodes_latest", "node").await),
         ["hall n3 failed_again suspected n-3", "hall n5 good passed n-4"]
+    );
+    assert_eq!(
+        cells(select("node, state, run", "nodes_history", "node, since, state").await),
+        [
+            "n3 drained n-1",
+            "n3 in_retest n-2",
+            "n3 returned n-2",
+            "n3 failed_again n-3",
+            "n5 suspected n-3",
+            "n5 good n-4"
+        ]
     );
 
     // A cluster of the second run reappeared after the end: those hours count once.
