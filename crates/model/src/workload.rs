@@ -13,7 +13,7 @@ pub struct Workload {
     pub min_bytes: u64,
     /// Largest message, bytes (`-e`).
     pub max_bytes: u64,
-    /// Factor between consecutive sizes (`-f`).
+    /// Factor between consecutive sizes (`-f`), without `stepbytes` in `extra_args`.
     #[schemars(range(min = 2, max = 1024))]
     pub step_factor: u32,
     /// Timed iterations per size (`-n`).
@@ -39,6 +39,10 @@ pub struct Workload {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtraArgs {
+    /// Difference between consecutive sizes, bytes (`-i`), instead of the factor `step_factor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub stepbytes: Option<u64>,
     /// Reduction (`-o`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<Reduction>,
@@ -74,6 +78,7 @@ pub struct ExtraArgs {
 impl ExtraArgs {
     /// No option is set: nccl-tests' defaults apply.
     pub const NONE: Self = Self {
+        stepbytes: None,
         op: None,
         root: None,
         agg_iters: None,
@@ -90,7 +95,7 @@ impl ExtraArgs {
         *self == Self::NONE
     }
 
-    /// Flags and values of the options that are set.
+    /// Flags and values of the options that are set, except the difference of sizes: see [`Workload::step`].
     pub fn flags(&self) -> impl Iterator<Item = (&'static str, String)> + use<> {
         let number = |flag, value: Option<u32>| value.map(|value| (flag, value.to_string()));
         let switch = |flag, on: bool| on.then(|| (flag, "1".to_owned()));
@@ -190,14 +195,31 @@ impl Datatype {
 }
 
 impl Workload {
-    /// All requested sizes, bytes, ascending. A measured size may be slightly smaller: see
-    /// [`Workload::covers`].
+    /// Maximum number of sizes.
+    pub const MOST_SIZES: usize = 1000;
+
+    /// All requested sizes, bytes, ascending, and at most [`Workload::MOST_SIZES`] and one more. A measured size may be slightly smaller:
+    /// see [`Workload::covers`].
     pub fn sizes(&self) -> Vec<u64> {
         let factor = u64::from(self.step_factor.max(2));
-        // Sizes that start at 0 would never grow. A workflow file with 0 is rejected only after this evaluation.
-        std::iter::successors(Some(self.min_bytes.max(1)), |size| size.checked_mul(factor))
+        // Sizes that start at 0 would never grow, and neither would a difference of 0. A workflow file with 0 is rejected only after this
+        // evaluation.
+        let next = |size: &u64| match self.extra_args.stepbytes {
+            Some(step) => size.checked_add(step.max(1)),
+            None => size.checked_mul(factor),
+        };
+        std::iter::successors(Some(self.min_bytes.max(1)), next)
             .take_while(|size| *size <= self.max_bytes)
+            .take(Self::MOST_SIZES + 1)
             .collect()
+    }
+
+    /// Flag and value of the step between sizes. nccl-tests ignores `-i` beside a factor above 1 (`stepfactor` in its common.cu, 2.19.6).
+    pub fn step(&self) -> (&'static str, String) {
+        match self.extra_args.stepbytes {
+            Some(step) => ("-i", step.to_string()),
+            None => ("-f", self.step_factor.to_string()),
+        }
     }
 
     /// Whether a measured size satisfies a requested one.

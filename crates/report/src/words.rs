@@ -187,12 +187,12 @@ pub fn program(program: &Program) -> String {
     let flags = workload.extra_args.flags().map(|(flag, value)| format!(" {flag} {value}"));
     let datatype = workload.datatype.map(|datatype| format!(" -d {}", datatype.as_str()));
     let more: String = datatype.into_iter().chain(flags).collect();
+    let (step, by) = workload.step();
     format!(
-        "{}_perf -b {} -e {} -f {} -n {} -w {} -c {}{more}",
+        "{}_perf -b {} -e {} {step} {by} -n {} -w {} -c {}{more}",
         workload.collective.as_str(),
         workload.min_bytes,
         workload.max_bytes,
-        workload.step_factor,
         workload.iterations,
         workload.warmup_iterations,
         u8::from(workload.check),

@@ -371,10 +371,11 @@ pub struct WorkloadFile {
     pub min_bytes: ByteSize,
     /// Largest message (`-e`).
     pub max_bytes: ByteSize,
-    /// Factor between consecutive sizes (`-f`).
-    #[serde(default = "two")]
+    /// Factor between consecutive sizes (`-f`). Default: 2.
     #[schemars(range(min = 2, max = 1024))]
-    pub step_factor: u32,
+    pub step_factor: Option<u32>,
+    /// Difference between consecutive sizes (`-i`), instead of a factor.
+    pub step_bytes: Option<ByteSize>,
     /// Timed iterations per size (`-n`).
     #[serde(default = "twenty")]
     #[schemars(range(min = 1, max = 100_000))]
@@ -393,9 +394,6 @@ pub struct WorkloadFile {
     pub extra_args: ExtraArgs,
 }
 
-const fn two() -> u32 {
-    2
-}
 const fn five() -> u32 {
     5
 }

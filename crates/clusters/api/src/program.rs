@@ -83,7 +83,7 @@ fn arguments(workload: &Workload, slots: u32) -> Vec<String> {
     let flags = [
         ("-b", workload.min_bytes.to_string()),
         ("-e", workload.max_bytes.to_string()),
-        ("-f", workload.step_factor.to_string()),
+        workload.step(),
         ("-n", workload.iterations.to_string()),
         ("-w", workload.warmup_iterations.to_string()),
         ("-c", u8::from(workload.check).to_string()),

@@ -377,17 +377,40 @@ impl<'a> WorkflowReader<'a> {
             let message = format!("{max} is smaller than min_bytes, {min}; write {min} or more");
             self.complain(&format!("{field}.workload.max_bytes"), message);
         }
-        Workload {
+        let mut extra_args = workload.extra_args.clone();
+        if let Some(ByteSize(step)) = workload.step_bytes {
+            extra_args.stepbytes = Some(step);
+        }
+        for (name, other) in [
+            ("step_factor", workload.step_factor.is_some()),
+            ("extra_args.stepbytes", workload.extra_args.stepbytes.is_some()),
+        ] {
+            if workload.step_bytes.is_some() && other {
+                let message = format!("has no effect beside {name}; remove one of them");
+                self.complain(&format!("{field}.workload.step_bytes"), message);
+            }
+        }
+        let read = Workload {
             collective: workload.collective,
             min_bytes,
             max_bytes,
-            step_factor: workload.step_factor,
+            step_factor: workload.step_factor.unwrap_or(2),
             iterations: workload.iterations,
             warmup_iterations: workload.warmup_iterations,
             check: workload.check,
             datatype: workload.datatype,
-            extra_args: workload.extra_args.clone(),
+            extra_args,
+        };
+        if read.sizes().len() > Workload::MOST_SIZES {
+            let message = format!(
+                "results in more than {} sizes from {} to {}; write a larger difference",
+                Workload::MOST_SIZES,
+                workload.min_bytes,
+                workload.max_bytes
+            );
+            self.complain(&format!("{field}.workload.step_bytes"), message);
         }
+        read
     }
 
     fn criteria(&mut self, field: &str, path: &Path) -> Option<Criteria> {

@@ -314,7 +314,7 @@ fn a_suite_is_shared_by_workflows_and_a_check_is_excluded_only_with_a_reason() {
 #[test]
 fn the_shipped_suites_run_on_every_existing_kind_of_cluster() {
     let workflows = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
-    for (suite, count) in [("smoke", 2), ("nightly", 5), ("acceptance", 21)] {
+    for (suite, count) in [("smoke", 2), ("nightly", 6), ("acceptance", 21)] {
         for kind in ["slurm", "kubernetes-cpu", "hosts"] {
             let file = workflows.join(format!("{kind}.yaml"));
             let mut document = fs::read_to_string(&file).unwrap();
@@ -354,6 +354,19 @@ fn the_suites_of_nights_and_acceptance_require_evidence_of_each_node() {
                 assert_eq!(check.benchmark.criteria.evidence, expected, "{name}: {}", check.name);
             }
         }
+    }
+}
+
+#[test]
+fn the_suite_of_nights_measures_enough_values_to_show_small_changes() {
+    let workflow = suite("nightly", &[]);
+    let trend = workflow.checks.iter().find(|check| check.name == "trend").unwrap();
+    let sizes = trend.benchmark.program.workload().unwrap().sizes();
+    assert_eq!((sizes[0], sizes[1] - sizes[0], sizes[12]), (2 << 30, 512 << 20, 8 << 30));
+    // `docs/VERDICT.md` states the nights until a change is shown for the median of 24 values.
+    assert!(2 * sizes.len() >= 24, "{sizes:?}");
+    for check in workflow.checks.iter().filter(|check| check.benchmark.program.workload().is_some()) {
+        assert!(check.benchmark.criteria.history, "{} is compared with the past", check.name);
     }
 }
 
@@ -427,7 +440,19 @@ fn options_of_nccl_tests_are_typed_and_checks_are_repeated() {
     let workload = workflow.checks[2].benchmark.program.workload().unwrap();
     let flags: Vec<_> = workload.extra_args.flags().map(|(flag, value)| format!("{flag} {value}")).collect();
     assert_eq!(flags, ["-o avg", "-m 4", "-G 20", "-z 1", "-a 3", "-T 60"]);
+    assert_eq!(workload.step(), ("-f", "2".to_owned()));
+    let (workflow, _) = with("all_reduce", "stepbytes: 16384").unwrap();
+    let workload = workflow.checks[0].benchmark.program.workload().unwrap();
+    assert_eq!(
+        (workload.step(), workload.sizes()),
+        (("-i", "16384".to_owned()), vec![8, 16392, 32776, 49160])
+    );
     let cases = [
+        (
+            "all_reduce",
+            "stepbytes: 65",
+            "checks[0].workload.step_bytes: results in more than 1000 sizes from 8 to 64K",
+        ),
         ("broadcast", "op: sum", "checks[0].workload.extra_args.op: has no effect on broadcast"),
         ("all_reduce", "root: 1", "checks[0].workload.extra_args.root: has no effect on all_reduce"),
         ("all_reduce", "op: all", "checks[0].workload.extra_args.op: "),
@@ -437,6 +462,33 @@ fn options_of_nccl_tests_are_typed_and_checks_are_repeated() {
     for (collective, extra, expected) in cases {
         let message = with(collective, extra).unwrap_err().join("\n");
         assert!(message.contains(expected), "{extra}: {message}");
+    }
+}
+
+#[test]
+fn sizes_grow_by_a_factor_or_by_a_difference() {
+    let with = |step: &str| {
+        let workload = format!("workload: {{collective: all_reduce, min_bytes: 8, max_bytes: 64K, {step}}}");
+        read(&format!("{HEAD}checks: [{{name: a, {workload}, criteria: any.yaml}}]\n"))
+    };
+    let (workflow, _) = with("step_bytes: 32K").unwrap();
+    assert_eq!(workflow.checks[0].benchmark.program.workload().unwrap().sizes(), [8, 32776]);
+    for (step, expected) in [
+        (
+            "step_factor: 4, step_bytes: 1K",
+            "step_bytes: has no effect beside step_factor; remove one of them",
+        ),
+        (
+            "step_bytes: 1K, extra_args: {stepbytes: 1024}",
+            "step_bytes: has no effect beside extra_args.stepbytes",
+        ),
+        (
+            "step_bytes: 0",
+            "step_bytes: results in more than 1000 sizes from 8 to 64K; write a larger difference",
+        ),
+    ] {
+        let message = with(step).unwrap_err().join("\n");
+        assert!(message.contains(expected), "{step}: {message}");
     }
 }
 
