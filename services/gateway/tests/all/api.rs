@@ -260,6 +260,27 @@ async fn the_openapi_description_matches_the_routes() {
     }
 }
 
+/// The next steps in errors are requests that exist.
+#[tokio::test]
+async fn each_request_that_an_error_names_is_in_the_openapi_description() {
+    let (_, document) = Front::new(&[("w", OPEN)]).get("/api/v1/openapi.json").await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api");
+    let mut named = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for request in lines.flat_map(|line| line.split("GET /api/v1/").skip(1)) {
+            let path = request.split([' ', '"', ';', ',']).next().unwrap();
+            if path != "openapi.json" {
+                let operation = &document["paths"][format!("/api/v1/{path}")]["get"];
+                assert!(operation.is_object(), "GET /api/v1/{path} is not in the description");
+                named += 1;
+            }
+        }
+    }
+    assert!(named >= 6, "{named} requests are named");
+}
+
 #[tokio::test]
 async fn workflows_are_listed_with_the_errors_of_invalid_files() {
     let front = Front::new(&[("w", OPEN), ("broken", "on: {schedule: [{cron: never}]}\n")]);
