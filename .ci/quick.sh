@@ -22,4 +22,5 @@ cargo fmt --all
 filter=
 for package in "${packages[@]}"; do filter+="${filter:+ | }package($package)"; done
 . .ci/built.sh
-cargo nextest run "${built[@]}" -E "$filter" --test-threads "$(($(nproc) + 1))" # as in the gate `unit`
+# Tests of complete runs wait for half of their time, so more of them run at once than in the gate `unit`, beside which other gates run.
+cargo nextest run "${built[@]}" --profile quick -E "$filter" --test-threads "$((2 * $(nproc)))"

@@ -185,7 +185,6 @@ impl Out {
         }
     }
 
-    /// Makes the name and the unit of a metric, and stores them under a hash.
     /// Starts a metric that is not in the registry.
     pub(crate) fn custom(&mut self, name: &str, unit: &str, better: Better, scope: Scope) -> Put<'_> {
         static OTHER: Known = Known::new("other", "1", Better::None, Scope::World, "Replaced below");
