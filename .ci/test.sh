@@ -39,7 +39,7 @@ run() {
 
 is_in_background() { ((${#running[@]} > 0)) && [[ " ${lanes[*]} " == *" $1 "* ]]; }
 
-# Runs those of the gates that are selected.
+# Runs the selected gates of a lane, one after the other.
 run_lane() {
   local gate
   for gate; do

@@ -11,8 +11,8 @@ use service::{AttributesReader, Disposition, Handler};
 
 use crate::output::note;
 
-/// Duration of retries without a message after failures outside this program, such as a full disk or a missing program: most are
-/// transient. Then each is reported once.
+/// Time before a failure outside this program is reported, such as a full disk or a missing program: most are transient. Each failure is
+/// reported once.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Prints a failing operation and the reason on standard error, if `since`, the duration of the failure, is at least

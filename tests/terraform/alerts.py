@@ -443,7 +443,8 @@ def main():
     found = problems(deployment, parked, failed)
     if found:
         sys.exit("\n".join(found))
-    assert set(cases(deployment, parked, failed)) == set(deployment.policies), "an alert has no cases"
+    differing = set(cases(deployment, parked, failed)) ^ set(deployment.policies)
+    assert not differing, f"alerts without cases, or cases without an alert: {sorted(differing)}"
     for right, wrong, expected in PLANTED:
         right, wrong = (json.dumps(part.replace('\\"', '"'))[1:-1] for part in (right, wrong))
         assert right in text, f"the plan has no {right!r}"

@@ -112,7 +112,6 @@ fn runs_and_their_reports_fit_the_terminal() {
     }
 }
 
-/// The submission of a job of this workflow, rendered without a run.
 #[test]
 fn a_plan_prints_the_submission_of_each_check() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");

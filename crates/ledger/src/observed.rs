@@ -22,7 +22,7 @@ pub enum RequestKind {
 /// A completed store request.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRequest<'a> {
-    /// Operation of the request.
+    /// Operation, such as a read or a list.
     pub kind: RequestKind,
     /// Name of the object, or listed prefix.
     pub name: &'a str,
@@ -30,7 +30,7 @@ pub struct StoreRequest<'a> {
     pub found: bool,
 }
 
-/// Function that is called with every request.
+/// Called with every request.
 pub type OnRequest = Arc<dyn Fn(StoreRequest<'_>) + Send + Sync>;
 
 /// A store that reports its requests.

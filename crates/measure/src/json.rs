@@ -318,7 +318,7 @@ fn word_length(text: &[u8]) -> usize {
         let word = u64::from_le_bytes(*word);
         let above = word.wrapping_add(EACH * u64::from(0x7f - b'9'));
         let below = word.wrapping_sub(EACH * u64::from(b'-'));
-        // The lowest bit that is set belongs to the first other byte.
+        // The lowest set bit belongs to the first byte outside `-` to `9`.
         let others = (word | above | below) & (EACH << 7);
         length += others.trailing_zeros() as usize / 8;
         if others != 0 {

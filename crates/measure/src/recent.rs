@@ -1,4 +1,4 @@
-//! A table of values that were made recently.
+//! A cache of recent values, of fixed size.
 
 /// Number of values that are stored for equal upper bits of their hashes. With one value, two names of a log would often
 /// replace each other at each metric.

@@ -330,7 +330,7 @@ fn a_count_wider_than_its_column_is_not_cut() {
 }
 
 #[test]
-fn json_cut_at_any_byte_invents_no_number() {
+fn json_cut_at_any_byte_adds_no_number() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl");
     let real = fs::read_to_string(folder.join("h200/matrix-healthy-z3.json")).unwrap();
     // Leaves out the environment and most rows, because they contain no other kinds of values.

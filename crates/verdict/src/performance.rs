@@ -16,7 +16,7 @@ use crate::{
     table::halves,
 };
 
-/// Code of the reason for a baseline whose healthy runs do not repeat.
+/// Reason code for a baseline whose healthy runs differ too much.
 pub const UNSTABLE: &str = "UNSTABLE_BASELINE";
 
 pub fn reasons(

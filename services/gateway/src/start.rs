@@ -331,7 +331,7 @@ fn pushed_to(on: &Triggers, push: &Push, source: &SourceRepository) -> bool {
     source.is_named(&push.repository) || on.push.iter().any(same_url)
 }
 
-/// Digest of the parts, unambiguous in their boundaries.
+/// Digest of the parts, each with its length: two different lists of parts do not have the same bytes.
 pub(crate) fn digest(parts: &[&str]) -> Vec<u8> {
     let mut hash = Sha256::new();
     for part in parts {

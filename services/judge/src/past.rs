@@ -26,7 +26,6 @@ struct Extent {
 }
 
 impl Extent {
-    /// The extent for a run with this number of values.
     fn of(values: usize) -> Self {
         let fitting = |values_of_all: usize| u32::try_from(values_of_all / values.max(1)).unwrap_or(u32::MAX);
         Self {
@@ -38,8 +37,8 @@ impl Extent {
 }
 
 /// Reads the oldest and the newest runs before a run with `values` values, oldest first. `wanted` states workflow, identity and time.
-/// Earlier runs may be larger, for example if this one ended early: the oldest and the newest one are read first, and an answer
-/// with larger runs makes the next answers smaller.
+/// Earlier runs may be larger, for example if this one ended early: the oldest and the newest one are read first, and after an answer
+/// with larger runs the next queries request fewer runs.
 pub(crate) async fn each(
     history: &dyn Warehouse,
     wanted: PastQuery,
@@ -73,7 +72,7 @@ pub(crate) async fn each(
             };
             let answer = history.past(&query).await?;
             largest = answer.iter().map(|past| past.metrics.len()).fold(largest, usize::max);
-            // A run that was loaded after the list was read may have taken the place of a listed one.
+            // A run that was loaded after the list was read may have replaced a listed one.
             answer
                 .into_iter()
                 .filter(|past| part.iter().any(|listed| listed.run == past.run))

@@ -78,7 +78,7 @@ const SUBSCRIPTION_METHODS: [&str; 4] = [
     "pubsub.projects.subscriptions.setIamPolicy",
 ];
 
-/// Operations that the plan allows and must not.
+/// Forbidden operations that the plan allows.
 ///
 /// # Errors
 /// Returns an error if a permission's roles are unknown.

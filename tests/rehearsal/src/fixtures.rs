@@ -164,7 +164,7 @@ limits: {{image: 5m, cluster: 5m, job: 5m, logs: 5m, results: 5m, verdict: 5m, l
         rehearsal.storage.put(&self.bucket, &format!("workflows/{name}.yaml"), text);
     }
 
-    /// Writes a workflow on the cluster with wrong elements whose schedule is due once: at the minute before this one.
+    /// Writes a workflow on the cluster with wrong elements. Its schedule was due once, in the previous minute.
     pub fn scheduled(&self, rehearsal: &Rehearsal, name: &str) {
         let now = service::SystemClock.now().as_millis();
         let due = Timestamp::from_millis(now - now.rem_euclid(60_000) - 60_000);

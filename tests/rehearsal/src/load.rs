@@ -18,7 +18,7 @@ const MESSAGES: usize = 40;
 const SCHEDULES: usize = 20;
 /// Maximum time until all runs are closed.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Pause before a refused push is delivered again.
+/// Delay of the redelivery of a refused push.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Sends all triggers, and checks the results.

@@ -192,7 +192,7 @@ fn absent(shared: &ProxyState, call: &Call<'_>, status: StatusCode) -> Option<De
     if call.method == "DELETE" {
         return None;
     }
-    // The list that would show the object.
+    // A caller that may list this name can learn that the object is absent.
     shared.iam.check(&shared.member, permission("storage.objects.list"), &Resource::list(bucket, name)).err()
 }
 

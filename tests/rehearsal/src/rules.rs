@@ -20,7 +20,7 @@ const fn rule(
     RequestRule { name, rule, source, test }
 }
 
-pub const RULES: [RequestRule; 51] = [
+pub const RULES: [RequestRule; 52] = [
     rule(
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
@@ -31,6 +31,12 @@ pub const RULES: [RequestRule; 51] = [
         "condition",
         "a condition that reads a missing attribute is false",
         "Overview of IAM Conditions",
+        "the_condition_forms_of_infra_are_evaluated_and_all_others_are_errors",
+    ),
+    rule(
+        "extract",
+        "`resource.name.extract` is the text at the variable of its template, and empty if the name does not match the template. Google's page was not available in full; conditions of public projects have the same form",
+        "Attribute reference for IAM Conditions",
         "the_condition_forms_of_infra_are_evaluated_and_all_others_are_errors",
     ),
     rule(

@@ -382,10 +382,10 @@ async fn dead_letters(rehearsal: &Rehearsal, patience: Duration) -> Result<usize
     Ok(sources.len())
 }
 
-/// Calls each service with tokens that Cloud Run must refuse, and with the right one. Its denials are recorded, so it comes last.
+/// Calls each service with tokens that Cloud Run must refuse, and with a valid one. Runs last, because the denials are recorded.
 ///
 /// # Errors
-/// Returns an error with the first token that has another result.
+/// Returns an error with the first token that has an unexpected result.
 pub async fn tokens(rehearsal: &Rehearsal) -> Result<usize, Failed> {
     let mut refused = 0;
     for service in rehearsal.plan.services.values() {

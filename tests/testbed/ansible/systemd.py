@@ -20,7 +20,7 @@ KNOWN = {"Unit": {"Description", "After", "Wants", "StartLimitIntervalSec"}, "In
 
 
 class Repeated(dict):
-    """Values of a setting that is given more than once are joined by lines."""
+    """Collects the values of a repeated setting, in the order of the file."""
 
     def __setitem__(self, key, value):
         earlier = self.get(key)

@@ -227,7 +227,7 @@ async fn a_build_created_after_its_cancel_is_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_between_claim_and_create_is_effective() {
-    // The claiming process ended before it created the build; the mark was written in between.
+    // The claiming process ended before it created the build; the mark of the cancel was written after the claim.
     let world = CloudBuildBed::new().await;
     world
         .store

@@ -14,7 +14,9 @@ use super::Artifact;
 /// Cloud Build copies files to one folder of a bucket and keeps only the last part of each path. A pattern
 /// without a match, or two files with one name, would fail or lose a file there; both are errors here.
 pub(super) fn collect(workspace: &Path, objects: &ArtifactObjects) -> Result<Vec<Artifact>, String> {
-    let root = workspace.canonicalize().map_err(|error| format!("the workspace: {error}"))?;
+    let root = workspace
+        .canonicalize()
+        .map_err(|error| format!("cannot read the workspace {}: {error}", workspace.display()))?;
     let mut found: BTreeMap<String, PathBuf> = BTreeMap::new();
     for pattern in &objects.paths {
         let files = matching(&root, pattern)?;

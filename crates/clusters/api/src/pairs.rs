@@ -10,7 +10,7 @@
 //! server: ...                            output of the server, each line
 //! ```
 //!
-//! With evidence of the nodes its lines follow the last section.
+//! The lines of the nodes' evidence, if it is collected, follow the last section.
 
 use crate::shell::quote;
 

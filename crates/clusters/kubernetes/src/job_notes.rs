@@ -253,7 +253,7 @@ impl JobNotes {
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Reads a piece: the position after it, and its bytes.
+    /// Reads a piece; returns the position after it and its bytes.
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.

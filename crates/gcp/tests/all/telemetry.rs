@@ -195,7 +195,11 @@ fn check(arrived: &Arrived) {
         traces.iter().flat_map(|resource| &resource.scope_spans).flat_map(|scope| &scope.spans).collect();
     let span = spans.iter().find(|span| span.name == "command").expect("the command has a span");
     let hex: String = span.trace_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!((hex.as_str(), span.kind), (TRACE, 5), "the span is a consumer's, in the trace of the event");
+    assert_eq!(
+        (hex.as_str(), span.kind),
+        (TRACE, 5),
+        "the span has the kind CONSUMER and belongs to the trace of the event"
+    );
     for (key, value) in [
         ("run.id", "r-1"),
         ("stage", "image"),

@@ -150,7 +150,7 @@ async fn compete(faults: Vec<Fault>) {
     let (one, two) =
         tokio::time::timeout(Duration::from_secs(30), both).await.expect("both writers have ended");
     standin.heal();
-    // No faults from here: this read waits until it completes.
+    // Without faults, the default timeouts are sufficient.
     let healed = CloudStorage::new(BUCKET, Some(standin.url().parse().unwrap()));
     let loaded = Ledger::new(Arc::new(healed), Arc::new(String::new)).load(&run).await.unwrap();
     let there: Vec<_> = loaded.records().iter().filter_map(|record| event_of(&record.entry)).collect();

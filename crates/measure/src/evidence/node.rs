@@ -52,7 +52,7 @@ impl Sources {
         self.of(source).first().is_some_and(|line| line.text.starts_with("no response within "))
     }
 
-    /// Whether the last line was printed, so that no source is cut.
+    /// Whether the last line was printed; without it, sources may be cut.
     fn is_complete(&self) -> bool {
         !self.of("end").is_empty()
     }

@@ -19,7 +19,7 @@ const HIGH: f64 = 90.0;
 /// Upper limit of a valid bandwidth, GB/s.
 const ABSURD: f64 = 1e9;
 
-/// All curves. All text is unescaped.
+/// Context of the template, with one chart for each curve. All text is unescaped.
 #[derive(Serialize)]
 pub struct Multiples {
     /// Common axes, as text.

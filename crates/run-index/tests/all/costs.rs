@@ -1,4 +1,4 @@
-//! Measures how long listing runs takes if records are in a folder. Run by hand: `cargo test --release -p run-index costs:: -- --ignored --nocapture`.
+//! Measures the time to list runs from records in a folder. Run by hand: `cargo test --release -p run-index costs:: -- --ignored --nocapture`.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,8 +1,8 @@
 //! Moves between sets of bad members that preserve their probability distribution.
 //!
 //! The first move removes one member and draws another with the probability of the resulting set (Gibbs). The second move adds or removes
-//! one member, drawn in the same way, and is accepted by the number of reverse moves (Metropolis and Hastings with locally informed
-//! proposals: Zanella 2020).
+//! one member, drawn in the same way, and is accepted by the ratio of the weights of the forward and the reverse moves (Metropolis and
+//! Hastings with locally informed proposals: Zanella 2020).
 
 use super::evidence::{Bad, GroupEvidence};
 use model::SplitMix64;

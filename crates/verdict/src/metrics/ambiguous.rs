@@ -20,7 +20,7 @@ const NEXT_STEP: &str = "print each key once, end each measurement with a line s
                          `srun --label` and `mpirun --tag-output` do, or read rank and labels by named groups of `row` in `read:`";
 
 /// Reports values of judged keys that contradict another value of the same key and subject: the log does not state which of them is the
-/// result. A key is judged if a criterion selects it: without one it has no direction, so that no baseline has it.
+/// result. A key is judged if a criterion selects it. Baselines omit all other keys, because a key without a criterion has no direction.
 pub(super) fn judge(
     reading: &Reading,
     by_name: &ByName<'_>,

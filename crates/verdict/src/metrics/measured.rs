@@ -76,7 +76,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Whether the value is in the unit of the criterion, or in a known one if the criterion states none.
+    /// Whether the value has the unit of the criterion; any known unit is accepted if the criterion's unit is absent.
     fn has_unit(&self, metric: &Metric) -> bool {
         self.criterion.unit.as_deref().map_or_else(|| metric.has_known_unit(), |unit| unit == &*metric.unit)
     }

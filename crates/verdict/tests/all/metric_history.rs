@@ -221,7 +221,7 @@ fn a_strict_comparison_with_its_past_does_not_suspect_a_node_that_alternates_bet
     }
 }
 
-/// Learns from these runs, all healthy and of one setup.
+/// Learns from these runs, all healthy and with the same fingerprint.
 fn paired(runs: &[Reading], current: &Reading, of: (usize, usize)) -> Paired {
     let mut history = MetricHistory::of(current);
     runs.iter().for_each(|reading| history.add(&reading.metrics));

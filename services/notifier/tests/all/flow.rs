@@ -202,7 +202,7 @@ fn news(sender: &FakeSender) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_failed_night_is_notified_after_unnotified_failures() {
+async fn a_failure_is_reported_after_unreported_failures() {
     let (world, sender) = world();
     world.record(&SimulatedRun::new("w-0", FAIL, -1.0).notifying(pager())).await;
     world.chore().await;
