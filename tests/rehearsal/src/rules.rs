@@ -155,7 +155,7 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "timeout",
-        "a request is 504 at the timeout of its service, whose container is not told and may continue",
+        "a request is 504 at the timeout of its service; the container receives no signal and may continue",
         "Configure request timeout for services",
         "a_container_continues_after_the_timeout_of_its_request",
     ),
