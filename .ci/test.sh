@@ -24,6 +24,14 @@ results=$(mktemp -d)
 running=()
 trap 'rm -rf "$results"' EXIT
 
+# Prints the free space of the folders that gates fill, in GiB.
+free_space() {
+  local folder
+  for folder in . "${TMPDIR:-/tmp}"; do
+    echo "$(realpath "$folder"): $(($(df --output=avail -B1M "$folder" | tail -1) / 1024)) GiB free"
+  done
+}
+
 # Runs a gate. Returns 0, 1, or 77 if it cannot run here; the gate has printed the reason.
 run() {
   local status=0 TIMEFORMAT="=== $1: %0R s; processor time %0U s, and %0S s in the kernel"
@@ -32,7 +40,7 @@ run() {
   case $status in
     0) echo "=== $1: passed" ;;
     77) echo "=== $1: SKIPPED" ;;
-    *) echo "=== $1: FAILED; the following gates did not run"; return 1 ;;
+    *) echo "=== $1: FAILED; the following gates did not run"; free_space; return 1 ;;
   esac
   return "$status"
 }
@@ -77,6 +85,8 @@ stop() {
   exit 1
 }
 
+# A complete pass writes 10 GiB below the folder and 1 GiB of temporary files. Gates whose disk is full fail with unrelated messages.
+free_space
 for gate in "${gates[@]}"; do
   status=0
   background_passed || stop
