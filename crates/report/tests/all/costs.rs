@@ -77,9 +77,10 @@ fn reports_of_hostile_logs_are_bounded() {
             text: text.clone(),
             times: u64::MAX,
             evidence: vec![line; 3],
-            hosts: vec![text.clone(); 4096],
+            hosts: vec!["x y ".repeat(25); 4096],
         };
         judgement.diagnoses = vec![diagnosis; 62];
+        judgement.diagnoses[0].hosts = vec![text.clone(); 4096];
         judgement.suspects = vec![Suspect { host: Some(text.clone()), ..Suspect::default() }; 4096];
         let reason = Reason { code: "DIP".into(), weighs: model::Verdict::Fail, text };
         judgement.reasons = vec![reason; 500];

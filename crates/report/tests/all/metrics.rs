@@ -200,7 +200,7 @@ fn many_and_hostile_metrics_are_bounded() {
     let hostile = "=1+1 <script> | ` \u{1b}[31m\u{202e} @all\n## x ".repeat(40);
     let text: Arc<str> = hostile.as_str().into();
     let mut log = reading(Vec::new());
-    for number in 0..20_000 {
+    for number in 0..4_000 {
         let mut value = metric("x", Better::Lower, &hostile, Some(f64::from(number)));
         value.name = format!("{hostile}{number}").into();
         value.unit = text.clone();
@@ -221,14 +221,14 @@ fn many_and_hostile_metrics_are_bounded() {
     assert!(shown.lines().count() <= 48, "{} lines of {shown}", shown.lines().count());
     assert!(shown.contains("more metrics") && !shown.contains('\u{1b}'), "{shown}");
     let shown = markdown(&story);
-    assert!(shown.len() < 65_536 && shown.contains("19970 more metrics"), "{} bytes", shown.len());
+    assert!(shown.len() < 65_536 && shown.contains("3970 more metrics"), "{} bytes", shown.len());
     let page = html(&story);
-    assert!(page.len() < 1 << 20 && page.contains("19800 more metrics"), "{} bytes", page.len());
+    assert!(page.len() < 1 << 20 && page.contains("3800 more metrics"), "{} bytes", page.len());
     assert!(!page.contains("<script>") && !page.contains('\u{202e}'));
     let table = csv(&story);
     let mut lines = ::csv::Reader::from_reader(table.as_bytes());
     let suspects = check.judgement.suspects.len();
-    assert_eq!(lines.records().filter(Result::is_ok).count(), 40_000 + suspects);
+    assert_eq!(lines.records().filter(Result::is_ok).count(), 8_000 + suspects);
 }
 
 #[test]
