@@ -413,6 +413,20 @@ mod tests {
         assert!(left().is_empty());
     }
 
+    /// Driver 580 on four H200: `nvidia-smi -l` printed each sample at once, and ended up to a second after SIGTERM.
+    #[test]
+    fn samples_are_kept_although_nvidia_smi_ends_a_second_after_sigterm() {
+        let smi = "[[ $* == *' -l '* ]] || exit 1\ntrap stopped=1 TERM\nwhile :; do\n\
+                   echo '0, 1980, 35, 265.12, 0x0000000000000000'\n\
+                   for second in {1..5}; do sleep 1 >/dev/null 2>&1; ((${stopped:-0})) && exit; done\ndone";
+        let (_folder, path) = tools(&[("nvidia-smi", smi)]);
+        for duration in ["0.1", "1.3", "3.4"] {
+            let output = String::from_utf8(run(&["sleep", duration], &[("PATH", &path)]).stdout).unwrap();
+            let sample = "\nburnin evidence: n1 during samples 0 1 1980 1980 35 265 0x0000000000000000\n";
+            assert!(output.contains(sample), "{duration}: {output}");
+        }
+    }
+
     #[test]
     fn sigterm_to_the_process_stops_its_program() {
         let folder = tempfile::tempdir().unwrap();

@@ -256,7 +256,7 @@ burnin_samples() {
   done
 }
 burnin_run() {
-  local program= status sampler samples folded try stopped=0 begun
+  local program= status sampler samples folded try stopped=0 begun lasted
   trap 'stopped=1; kill -TERM "$program" 2>/dev/null' TERM INT
   burnin_evidence before gpus links link_errors pcie ports kernel settings nccl
   burnin_end before
@@ -278,12 +278,15 @@ burnin_run() {
     wait "$program"
     status=$?
   done
-  # A program that ends before the first sample is sampled during the evidence after it.
-  ((SECONDS - begun < 3)) || kill "$sampler" 2>/dev/null
+  # `nvidia-smi -l` prints each sample at once, but handles SIGTERM only about once a second: SIGKILL ends it without losing a sample. A
+  # program that ends before the first sample is sampled during the evidence after it.
+  lasted=$((SECONDS - begun))
+  ((lasted < 3)) || kill -KILL "$sampler" 2>/dev/null
   burnin_evidence after gpus links link_errors pcie ports kernel settings nccl
-  kill "$sampler" 2>/dev/null
-  for try in {1..8}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.05; done
-  kill -KILL "$sampler" "$folded" 2>/dev/null
+  ((lasted >= 3)) || sleep 0.25
+  kill -KILL "$sampler" 2>/dev/null
+  for try in {1..4}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.05; done
+  kill -KILL "$folded" 2>/dev/null
   burnin_end after
   # The program was ended by a signal: end this process by the same one, so that the launcher's report is the same as without evidence.
   trap - TERM INT
