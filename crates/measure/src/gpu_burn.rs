@@ -108,7 +108,12 @@ impl Lines for Burn {
             self.failed = true;
             out.error(text);
             let ecc = text.contains("uncorrectable ECC") || text.contains("ECC uncorrectable");
-            let severity = if ecc { Severity::Hardware } else { Severity::Unknown };
+            // The program searches its kernel, `compare.fatbin`, in the current folder (gpu_burn-drv.cpp, 3ead140).
+            let severity = match () {
+                () if ecc => Severity::Hardware,
+                () if text.contains("couldn't find compare kernel") => Severity::Configuration,
+                () => Severity::Unknown,
+            };
             out.finding("GPU_BURN_ERROR", Subject::default(), severity, text, line.number);
         }
     }
@@ -214,5 +219,20 @@ fn largest(old: Option<PrintedNumber>, new: Option<PrintedNumber>) -> Option<Pri
     match (old, new) {
         (Some(old), Some(new)) if old.value >= new.value => Some(old),
         (old, new) => new.or(old),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_kernel_is_an_error_of_the_installation() {
+        // Recorded on four H200, whose program was started in another folder.
+        let log = "Couldn't init a GPU test: Error in couldn't find compare kernel: compare.fatbin (gpu_burn-drv.cpp:241): named symbol not \
+                   found\n";
+        let reading = crate::read_as(&FORMAT, log.as_bytes()).unwrap();
+        assert_eq!(reading.findings[0].severity, Severity::Configuration);
+        assert_ne!(reading.ended, LogEnd::Complete);
     }
 }

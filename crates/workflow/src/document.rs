@@ -9,6 +9,8 @@ use std::{
 };
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
 
 use crate::{
@@ -62,6 +64,8 @@ struct Overridden {
     file: String,
     position: Option<Position>,
     excerpt: Option<Box<Excerpt>>,
+    /// The text of `--set`.
+    text: Option<String>,
 }
 
 impl YamlDocument {
@@ -188,9 +192,37 @@ impl YamlDocument {
     /// Sets the value of a field, creating enclosing fields. An overridden field has no position.
     ///
     /// An element of a list is selected by its number, `checks[0]`, or by its name, `checks.memory`.
-    pub(crate) fn set(&mut self, field: &str, value: Value) {
+    pub(crate) fn set(&mut self, field: &str, text: &str) {
+        self.override_field(field, plain(text), Some(text.to_owned()));
+    }
+
+    /// Like [`Self::set`], with any value.
+    pub(crate) fn set_value(&mut self, field: &str, value: Value) {
+        self.override_field(field, value, None);
+    }
+
+    fn override_field(&mut self, field: &str, value: Value, text: Option<String>) {
         let field = self.put(field.split('.'), value);
-        self.overridden.push(Overridden { field, file: SET.to_owned(), position: None, excerpt: None });
+        self.overridden.push(Overridden { field, file: SET.to_owned(), position: None, excerpt: None, text });
+    }
+
+    /// Replaces values of `--set` such as `30` or `true` by their text where a `T` has a text: `--set` has no quotes.
+    pub(crate) fn set_texts<T: JsonSchema + DeserializeOwned>(&mut self) {
+        let wrong_fields = |document: &Self| -> Vec<String> {
+            let problems = document.read_as::<T>().err().map_or(vec![], |problems| problems.0);
+            problems.into_iter().map(|problem| problem.field).collect()
+        };
+        for field in wrong_fields(self) {
+            let Some(set) = self.overridden.iter().rev().find(|by| by.field == field) else { continue };
+            let Some(text) = set.text.clone() else { continue };
+            let Some(place) = self.value.pointer_mut(&pointer(&field)) else { continue };
+            let value = std::mem::replace(place, Value::String(text));
+            if wrong_fields(self).contains(&field)
+                && let Some(place) = self.value.pointer_mut(&pointer(&field))
+            {
+                *place = value;
+            }
+        }
     }
 
     /// The problem of a field that names an absent element of a list of named elements: setting it would replace the list.
@@ -228,7 +260,7 @@ impl YamlDocument {
     pub(crate) fn set_by(&mut self, path: &[&str], value: Value, other: &Self) {
         let FileProblem { position, excerpt, .. } = other.problem(&path.join("."), "");
         let field = self.put(path.iter().copied(), value);
-        self.overridden.push(Overridden { field, file: other.file.clone(), position, excerpt });
+        self.overridden.push(Overridden { field, file: other.file.clone(), position, excerpt, text: None });
     }
 
     /// Removes a field's value, or that of the nearest existing enclosing field. Returns `false` for the whole document.
@@ -300,11 +332,6 @@ fn read_some(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
-}
-
-/// Parses a single YAML scalar, as in `--set key=`.
-pub(crate) fn scalar(text: &str) -> Value {
-    plain(text)
 }
 
 struct SyntaxError {

@@ -8,7 +8,7 @@ use triggers::Triggers;
 
 use crate::{
     archive::SourceArchive,
-    document::{MAX_DEPTH, MAX_KEY, SET, YamlDocument, scalar},
+    document::{MAX_DEPTH, MAX_KEY, SET, YamlDocument},
     file::{SuiteFile, WorkflowFile},
     parameters::ValuesFile,
     problem::{FileProblem, FileProblems},
@@ -133,7 +133,7 @@ pub fn resolve_document(
     existing: Option<serde_json::Value>,
 ) -> Result<Resolved, FileProblems> {
     if let Some(existing) = existing {
-        document.set("cluster", json!({ "existing": existing }));
+        document.set_value("cluster", json!({ "existing": existing }));
     }
     let own = if values.is_some() { None } else { own_values(&document, path, overrides)? };
     let values = values.or(own.as_ref());
@@ -148,8 +148,12 @@ pub fn resolve_document(
         let file = file_of(field, &mut document, &mut suite);
         match file.unknown_element(field) {
             Some(problem) => unknown.push(problem),
-            None => file.set(field, scalar(value)),
+            None => file.set(field, value),
         }
+    }
+    document.set_texts::<WorkflowFile>();
+    if let Some(Suite { document, .. }) = &mut suite {
+        document.set_texts::<SuiteFile>();
     }
     let (file, mut found) = document.read_in_part::<WorkflowFile>(&json!({"name": "unnamed"}))?;
     found.extend(unknown);

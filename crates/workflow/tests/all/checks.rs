@@ -1,8 +1,8 @@
 //! Several checks in a workflow file.
 
-use std::fs;
+use std::{fs, process::Command};
 
-use model::{Collective, Datatype, Every, OutputFormat, Workflow};
+use model::{Collective, Datatype, Every, OutputFormat, Program, Workflow};
 use workflow::resolve;
 
 const HEAD: &str = "\
@@ -266,6 +266,17 @@ fn an_element_of_a_list_is_set_by_its_name_or_number() {
         message.contains("--set: checks[1].workload.max_bytes: 1 is smaller than min_bytes, 8"),
         "{message}"
     );
+    let message = set(&["checks.two.needs=[one]"]).unwrap_err().0[0].to_string();
+    assert!(
+        message
+            .contains("--set has no lists: set one element of an existing list (`checks[1].needs[0]=...`)"),
+        "{message}"
+    );
+    // A text is set without quotes, even if it reads as a number.
+    let resolved = set(&["checks.one.skip=7", "description=1e3", "limits.job=7m"]).unwrap().workflow;
+    assert_eq!((resolved.excluded["one"].as_str(), resolved.description.as_str()), ("7", "1e3"));
+    let message = set(&["soak.drift=x"]).unwrap_err().to_string();
+    assert!(message.contains("soak.drift: expected a number"), "{message}");
     // An unknown name must not replace the list of checks.
     let problems = set(&["checks.three.skip=x", "limits.jop=1m"]).unwrap_err().0;
     let unknown = problems.iter().find(|problem| problem.field == "checks.three.skip").unwrap();
@@ -340,6 +351,32 @@ fn suite(name: &str, settings: &[&str]) -> Workflow {
     let document = workflow::YamlDocument::parse(&file.display().to_string(), &document).unwrap();
     let settings: Vec<_> = settings.iter().map(|setting| setting.parse().unwrap()).collect();
     workflow::resolve_document(document, &file, None, &settings, None).unwrap().workflow
+}
+
+/// The real program ended with "couldn't find compare kernel: compare.fatbin" in any other folder.
+#[test]
+fn gpu_burn_runs_in_its_own_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let (own, bin) = (folder.join("gpu burn"), folder.join("bin"));
+    fs::create_dir(&own).unwrap();
+    fs::create_dir(&bin).unwrap();
+    fs::write(own.join("compare.fatbin"), "").unwrap();
+    fs::write(own.join("gpu_burn"), "#!/bin/sh\n[ -f compare.fatbin ] && echo \"$*\"\n").unwrap();
+    fs::set_permissions(own.join("gpu_burn"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(own.join("gpu_burn"), bin.join("gpu_burn")).unwrap();
+    let acceptance = suite("acceptance", &["checks.burn.command[4]=30"]);
+    let burn = acceptance.checks.iter().find(|check| check.name == "burn").unwrap();
+    let Program::Command(command) = &burn.benchmark.program else { panic!("{:?}", burn.benchmark.program) };
+    let run = |path: &str| {
+        let mut process = Command::new(&command.argv[0]);
+        process.args(&command.argv[1..]).current_dir(&folder).env("PATH", path).output().unwrap()
+    };
+    let path = std::env::var("PATH").unwrap();
+    let output = run(&format!("{}:{path}", bin.display()));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "-tc 30\n", "{output:?}");
+    let output = run(&path);
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
 }
 
 #[test]
