@@ -85,7 +85,7 @@ stop() {
   exit 1
 }
 
-# A complete pass writes 10 GiB below the folder and 1 GiB of temporary files. Gates whose disk is full fail with unrelated messages.
+# A complete pass writes 11 GiB below the folder and 1 GiB of temporary files. Gates whose disk is full fail with unrelated messages.
 free_space
 for gate in "${gates[@]}"; do
   status=0

@@ -142,13 +142,13 @@ impl<'a> Explain<'a> {
                     }
                     (found @ (Value::String(_) | Value::Number(_)), _) if rule["type"] == "array" => {
                         let message = format!("expected a list, found {}", shown(found));
-                        let help = match found.as_str() {
-                            // A list in a file is read as a list, so this text is the value of `--set`.
-                            Some(text) if text.starts_with('[') => format!(
+                        let help = if self.document.is_set(&field) {
+                            format!(
                                 "--set has no lists: set one element of an existing list (`{field}[0]=...`), or write the list into the \
                                  workflow or a file for --values"
-                            ),
-                            _ => format!("write a list: [{}]", shown(found)),
+                            )
+                        } else {
+                            format!("write a list: [{}]", shown(found))
                         };
                         return self.add(&field, message, Some(help));
                     }
