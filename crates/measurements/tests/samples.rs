@@ -163,7 +163,7 @@ async fn measurements_that_another_version_stored_differently_are_not_named() {
     assert_eq!(named, None, "the readers parse the logs");
 }
 
-/// A fleet: 1,024 nodes with 192 values each.
+/// 640 nodes with 192 values each: more than the limit of an uncompressed document.
 #[tokio::test]
 async fn measurements_of_a_large_cluster_are_compressed() {
     let samples: Vec<_> = (0..640).map(|node| (format!("node-{node:04}.log"), node_log(node))).collect();

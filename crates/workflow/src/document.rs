@@ -208,6 +208,9 @@ impl YamlDocument {
 
     /// Replaces values of `--set` such as `30` or `true` by their text where a `T` has a text: `--set` has no quotes.
     pub(crate) fn set_texts<T: JsonSchema + DeserializeOwned>(&mut self) {
+        if self.overridden.iter().all(|by| by.text.is_none()) {
+            return;
+        }
         let wrong_fields = |document: &Self| -> Vec<String> {
             let problems = document.read_as::<T>().err().map_or(vec![], |problems| problems.0);
             problems.into_iter().map(|problem| problem.field).collect()
