@@ -22,9 +22,6 @@ pub struct CheckLine {
     pub is_shown: bool,
 }
 
-/// State of a check that the workflow excludes.
-pub const NOT_RUN: &str = "not run";
-
 /// The checks of a run, worst first and then in order of execution; empty for a single benchmark.
 pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
     let (state, shown) = (run.state, run.shown_check());
@@ -35,12 +32,13 @@ pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
         Tone::Unsure => 1,
         Tone::Busy => 2,
         Tone::Good => 3,
+        Tone::Excluded => 4,
     });
     let excluded = state.workflow.excluded.iter().map(|(name, reason)| CheckLine {
         name: text::line(name),
-        tone: Tone::Good,
-        mark: "-",
-        word: NOT_RUN.to_owned(),
+        tone: Tone::Excluded,
+        mark: Tone::Excluded.mark(),
+        word: "not run".to_owned(),
         why: text::line(reason),
         is_shown: false,
     });

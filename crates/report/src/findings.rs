@@ -16,6 +16,8 @@ pub enum Tone {
     Bad,
     Unsure,
     Busy,
+    /// Excluded by the workflow: neither good nor bad.
+    Excluded,
 }
 
 impl From<Verdict> for Tone {

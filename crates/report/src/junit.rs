@@ -225,6 +225,12 @@ fn broken(kind: NonSuccessKind, code: &str, why: &str) -> TestCaseStatus {
     status
 }
 
+fn skipped(why: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::skipped();
+    status.set_message(text::shortened(why, TEXT));
+    status
+}
+
 /// One case for each check of the run.
 fn checks(story: &Story<'_>) -> Vec<TestCase> {
     let Some(run) = story.run else { return Vec::new() };
@@ -232,6 +238,7 @@ fn checks(story: &Story<'_>) -> Vec<TestCase> {
         let code = line.why.split(':').next().unwrap_or_default();
         let status = match line.tone {
             Tone::Good => TestCaseStatus::success(),
+            Tone::Excluded => skipped(&line.why),
             Tone::Bad => broken(NonSuccessKind::Failure, code, &line.why),
             Tone::Unsure | Tone::Busy => broken(NonSuccessKind::Error, &line.word, &line.why),
         };

@@ -69,7 +69,7 @@ impl Paint {
         match self {
             Self::None => None,
             Self::Bold => Some("1"),
-            Self::Dim => Some("2"),
+            Self::Dim | Self::Tone(Tone::Excluded) => Some("2"),
             Self::Tone(Tone::Good) => Some("32"),
             Self::Tone(Tone::Bad) => Some("1;31"),
             Self::Tone(Tone::Unsure) => Some("33"),
@@ -86,6 +86,7 @@ impl Tone {
             Self::Bad => "✗",
             Self::Unsure => "!",
             Self::Busy => "…",
+            Self::Excluded => "-",
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::support::{
-    cancelled, good,
+    self, cancelled, good,
     logs::{Logs, bad, healthy, reading, several},
-    slow, unbuilt,
+    slow, unbuilt, whole,
 };
-use model::Verdict;
+use model::{Verdict, Workflow};
 use quick_junit::{NonSuccessKind, Report, TestCaseStatus};
 use report::{
     Story, Style,
@@ -90,6 +90,26 @@ fn junit_agrees_with_the_verdict() {
         let parsed = parsed(&junit(&run.story()));
         assert_eq!((parsed.errors, parsed.failures), (errors, 0));
     }
+}
+
+/// A check that the workflow excludes was not measured: no form shows it as a pass.
+#[test]
+fn an_excluded_check_is_not_a_pass() {
+    let excluded = Workflow {
+        excluded: [("second-gpu".to_owned(), "no second GPU".to_owned())].into(),
+        ..support::workflow()
+    };
+    let reading = support::reading(&excluded);
+    let run = whole(excluded, reading);
+    let parsed = parsed(&junit(&run.story()));
+    let cases: Vec<_> = parsed.test_suites.iter().flat_map(|suite| &suite.test_cases).collect();
+    let case = cases.iter().find(|case| case.name.as_str() == "check second-gpu").expect("a case for the check");
+    let TestCaseStatus::Skipped { message, .. } = &case.status else { panic!("{:?}", case.status) };
+    assert_eq!(message.as_ref().map(|message| message.as_str()), Some("no second GPU"));
+    let text = terminal(&run.story(), Style::Colour);
+    assert!(text.contains("\x1b[2m  - second-gpu"), "{text}");
+    let page = html(&run.story());
+    assert!(page.contains(r#"<tr class="excluded"><th scope="row"><code>second-gpu</code>"#), "{page}");
 }
 
 fn red(status: &TestCaseStatus) -> Option<NonSuccessKind> {
