@@ -103,7 +103,8 @@ fn an_excluded_check_is_not_a_pass() {
     let run = whole(excluded, reading);
     let parsed = parsed(&junit(&run.story()));
     let cases: Vec<_> = parsed.test_suites.iter().flat_map(|suite| &suite.test_cases).collect();
-    let case = cases.iter().find(|case| case.name.as_str() == "check second-gpu").expect("a case for the check");
+    let case =
+        cases.iter().find(|case| case.name.as_str() == "check second-gpu").expect("a case for the check");
     let TestCaseStatus::Skipped { message, .. } = &case.status else { panic!("{:?}", case.status) };
     assert_eq!(message.as_ref().map(|message| message.as_str()), Some("no second GPU"));
     let text = terminal(&run.story(), Style::Colour);
