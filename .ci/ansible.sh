@@ -39,11 +39,11 @@ chmod 755 "$bed"
 bash tests/testbed/ansible/start.sh
 nccl_tests() {
   bash tests/testbed/ansible/nccl_tests.sh "$BED_DIR/nccl-tests" workflows/quickstart/collective_perf.rs >"$BED_DIR/nccl-tests.commit"
-  # git serves a repository to its owner only.
+  # git serves a repository only to the user who owns it.
   chown -R 10007 "$BED_DIR/nccl-tests"
 }
 nccl_tests
-# A simulated cloud, with the agent's program and a key for ssh.
+# Creates a simulated cloud that stores the agent's program and an ssh key.
 mkdir -p "$BED_DIR"/bin "$BED_DIR"/cloud/{gcs/programs,secrets}
 strip -o "$BED_DIR/cloud/gcs/programs/burnin-agent" "$programs/burnin-agent"
 cp "$BED_DIR/ssh/id" "$BED_DIR/cloud/secrets/dgx-ssh-1"
@@ -57,7 +57,7 @@ try asked deepops wrong
 try a_cluster_is_provisioned
 # Runs before the benchmark, because the benchmark creates job folders that belong to root.
 try the_agent_runs_a_job
-# Benchmark on the deployed cluster, with the settings in cluster.json.
+# Runs the benchmark on the deployed cluster, with the settings in cluster.json.
 mapfile -t settings < <(python3 - "$BED_DIR/cluster.json" <<'SCRIPT'
 import json, sys
 for name, value in json.load(open(sys.argv[1]))["slurm"].items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the GoogleSQL of statements and views with bqemulator, which translates it for the engine DuckDB.
+# Tests the GoogleSQL of statements and views with bqemulator, which translates GoogleSQL for the engine DuckDB.
 set -euo pipefail
 skip() { echo "skipped: statements and views with an engine, because $*"; exit 77; }
 requirements=tests/fakes/bigquery/requirements.txt

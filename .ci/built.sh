@@ -15,7 +15,7 @@ test_program() {
     grep -F "/$1/Cargo.toml" | grep -F '"kind":["test"]' | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
-# Fails if one of the filters $2... matches no test of program $1: libtest would pass.
+# Fails if a filter in $2... matches no test of program $1: libtest itself exits with 0 if no test matches.
 filters_match() {
   local tests=$1 filter
   shift

@@ -32,7 +32,8 @@ tables = [(table["collective"], table["ranks"], len(table["rows"]), table["ended
 assert tables == [("all_reduce", 16, 14, "complete"), ("all_gather", 16, 14, "complete")], tables
 print("nccl-test-results.txt:", ", ".join(f"{name} of {rows} sizes" for name, _, rows, _ in tables))'
 
-# Judges the launcher's logs as those of a run: the stand-in's all_reduce passes (375 GB/s), its all_gather is too slow (187 GB/s).
+# Judges the launcher's logs as the logs of one run: the stand-in's all_reduce passes (375 GB/s), its all_gather is too slow (187
+# GB/s).
 judged() {
   local code=0
   "$burnin" run workflows/a4-testbed-logs.yaml --data "$bed/data" --output json --set cluster.existing.system.logs.folder="$TESTBED_LOGS" \

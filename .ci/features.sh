@@ -1,5 +1,5 @@
-# Sourced by scripts that build the deployed services. Lists the features of the services: Google Cloud for each, and `kubernetes` for
-# services that have it.
+# Sourced by scripts that build the deployed services. Lists the features of the services: Google Cloud for each service, and
+# `kubernetes` for services with that feature.
 service_features() {
   local service features=()
   for service in $(ls services); do

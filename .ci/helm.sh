@@ -1,5 +1,5 @@
-# Sourced by gates that render charts: installs Helm's engine and checkers of its output in $venv. On failure the status is not 0, and $helm
-# contains the reason.
+# Sourced by gates that render charts: installs Helm's engine and checkers of rendered charts in $venv. On failure the status is not 0, and
+# $helm contains the reason.
 requirements=tests/chart/requirements.txt
 venv=$PWD/.tools/chart
 helm=

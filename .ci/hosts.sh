@@ -39,7 +39,7 @@ echo "a run that locates the host with a slow link"
 . "$BED_DIR/up" # prefix
 for link in "$prefix-h3 eth0" "$prefix-sw ph3"; do
   read -r namespace device <<<"$link"
-  # Much slower than links between hosts whose processors are shared with other gates: those reach a tenth of their rate when idle.
+  # The limit is far below the rate of unshaped links: with other gates on the processors, those reach a tenth of their idle rate.
   tc -n "$namespace" qdisc replace dev "$device" root tbf rate 10mbit burst 64kb latency 1s
 done
 sed 's/size_bytes: 4M/size_bytes: 1M/' tests/testbed/links/criteria.yaml >"$bed/workflows/criteria/links.yaml"

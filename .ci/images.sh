@@ -42,7 +42,8 @@ for service in "${services[@]}"; do
   [[ $profile != dist ]] || ((size <= 30000000)) || { echo "$service: expected at most 30000000 bytes, found $size"; exit 1; }
 done
 
-# The images are already built: a build for the deployment succeeds, and only the gate counts as skipped.
+# Skips starting the images. They are already built, so with profile `dist` the script succeeds; otherwise the gate counts
+# as skipped.
 without() {
   echo "skipped: starting the images, because $*"
   [[ $profile == dist ]] || exit 77

@@ -5,7 +5,8 @@ set -euo pipefail
 folder=$(mktemp -d "${TMPDIR:-/tmp}/burnin-kill.XXXXXX")
 status=0
 kill_loop() { "$programs/kill" --programs "$programs" "$@"; }
-# Fifty runs with folders as storage; then six runs with pulling agents, objects in a bucket, and rows in BigQuery.
+# Executes fifty runs with folders as storage, then six runs with pulling agents, a bucket for objects, and
+# BigQuery for rows.
 kill_loop --for "${BURNIN_KILL_FOR:-3m}" --runs "${BURNIN_KILL_RUNS:-50}" "$folder" &&
   rm -rf "$folder" && kill_loop --for 20s --runs 6 --every 3s --pull --bucket "$folder" || status=$?
 # Keep the files only after a failure.

@@ -54,7 +54,7 @@ inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename work
 bash tests/testbed/kubernetes/testbed.sh
 export BURNIN_KUBERNETES_BED=$BED_DIR
 status=0
-# The A4 test bed's chart, installed with Helm's engine.
+# Tests the A4 test bed's chart, installed with Helm's engine.
 if . .ci/helm.sh; then
   inside env BURNIN="$programs/burnin" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/chart timeout 900 "$venv/bin/python" -m unittest -v on_bed
 else

@@ -1,5 +1,5 @@
-# Sourced by gates that need Debian packages. The setup gate installs those of all selected gates; a gate that runs alone
-# installs its own.
+# Sourced by gates that need Debian packages. The setup gate installs the packages of all selected gates; a gate that
+# runs alone installs its own packages.
 
 packages_of() {
   case $1 in

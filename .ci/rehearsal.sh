@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the services of the Terraform plan against stand-ins that check each request against the plan's grants; then removes the grants one
-# at a time; without any one of them the rehearsal must fail. Compares docs/RIGHTS.md with the result; --write updates it. Without Go or
+# Runs the services of the Terraform plan against stand-ins that check each request against the plan's grants. Repeats this without each
+# grant, one at a time: each of these rehearsals must fail. Compares docs/RIGHTS.md with the result; --write updates it. Without Go or
 # gcloud some examples of docs/TRIGGERS.md are skipped, and so the gate counts as skipped.
 set -euo pipefail
 . .ci/terraform.sh

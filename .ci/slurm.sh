@@ -15,7 +15,7 @@ tests=$(test_program crates/clusters/slurm slurm)
 bed=$(mktemp -d)
 export BED_DIR=$bed/slurm
 mkdir "$BED_DIR"
-# Jobs of any user need the shared folder.
+# The users of all jobs must be able to read the shared folder.
 chmod 755 "$bed" "$BED_DIR"
 trap 'bash tests/testbed/slurm/stop.sh; rm -rf "$bed"' EXIT
 on_controller() { "$BED_DIR/on" ctl env BURNIN_SLURM_BED="$BED_DIR" RUST_BACKTRACE=0 "$@"; }
@@ -78,7 +78,7 @@ for accounts in 0 1; do
 done
 
 echo "Slurm deployed and destroyed by build steps"
-# Stand-ins for Slurm's commands run them on the controller's host of the cluster that the run deploys.
+# Stand-ins for Slurm's commands run the real commands on the controller of the cluster that the run deploys.
 mkdir "$bed/bin"
 for command in sbatch squeue scontrol sacct scancel sinfo; do
   printf '#!/bin/sh\nexec "$(cat %q)/on" ctl /usr/bin/%s "$@"\n' "$bed/deployed" "$command" >"$bed/bin/$command"

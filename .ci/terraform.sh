@@ -6,7 +6,7 @@ terraform_stand_in() {
     return 1
   fi
   mkdir -p .tools
-  # Of the gates that run at the same time one installs it, and the others wait.
+  # One of the concurrent gates installs the stand-in; the others wait for the lock.
   if ! (
     flock 9
     cmp -s tests/terraform/requirements.txt "$stand_in/requirements.txt" && exit

@@ -32,7 +32,7 @@ free_space() {
   done
 }
 
-# Runs a gate. Returns 0, 1, or 77 if it cannot run here; the gate has printed the reason.
+# Runs a gate. Returns 0 or 1, or 77 if the gate cannot run here; the gate has printed the reason.
 run() {
   local status=0 TIMEFORMAT="=== $1: %0R s; processor time %0U s, and %0S s in the kernel"
   echo "=== $1"

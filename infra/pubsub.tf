@@ -1,6 +1,5 @@
-# One topic for each service that handles commands, one for the facts of services and one for those of agents, one for ends of runs, and
-# one for dead letters.
-# Cloud Build defines the name of its own topic.
+# One topic for each service that handles commands, one for facts of services, one for facts of agents, one for ends of runs, and one
+# for dead letters. Cloud Build defines the name of its own topic.
 locals {
   topics = toset(concat(["facts", "agent-facts", "replies", "agent"], [for name, service in local.told : service.takes]))
   pubsub = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"

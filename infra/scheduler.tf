@@ -12,8 +12,8 @@ resource "google_service_account" "chores" {
   display_name = "Burnin: starts periodic tasks"
 }
 
-# One grant for each service: a second one for another task of the service would be the same binding, and removing either would
-# remove both.
+# One grant for each service: a second grant for another task of the service would be the same binding, and the removal of
+# either would remove both.
 resource "google_cloud_run_v2_service_iam_member" "chores" {
   for_each = toset([for chore in local.chores : chore.service])
   location = var.region

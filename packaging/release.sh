@@ -37,7 +37,7 @@ else
   missing+=("the container image, because buildah cannot be installed")
 fi
 
-# CycloneDX, from the lock file.
+# Writes the bill of materials (CycloneDX) from the lock file.
 if [[ -x .tools/bin/cargo-cyclonedx ]] || cargo install --quiet --locked --root .tools cargo-cyclonedx; then
   .tools/bin/cargo-cyclonedx cyclonedx --manifest-path cli/Cargo.toml --format json --features kubernetes --override-filename "$name.cdx" --quiet
   find . -path ./target -prune -o -name "$name.cdx.json" -print | while read -r file; do

@@ -72,8 +72,8 @@ impl LiveOutput {
         self.files.get(file).map_or(0, |followed| followed.lines)
     }
 
-    /// The lines that a check, or any check, wrote since the last call. Empty if the output of the job cannot be read:
-    /// its logs are collected at its end.
+    /// Lines written since the last call by `check`, or by any check if it is `None`. Empty if the output of the job
+    /// cannot be read: the logs are collected when the job ends.
     pub async fn next(&mut self, state: &RunState, check: Option<CheckIndex>) -> Vec<NewLines> {
         let current = RunningJob::of(state, check);
         let mut new = Vec::new();

@@ -42,7 +42,7 @@ pub const TICK: Span = Span::from_millis(250);
 /// Interval between listings of a ledger without new facts: the delay until another process's cancel is noticed. Only cancels come from
 /// other processes, because this one holds the run's lock.
 const REFRESH: Span = Span::from_secs(1);
-/// Maximum time for the subscribers to a run's end to record it. A cancelled soak loads the measurements of its rounds at its end.
+/// Maximum time for the subscribers to record the end of a run. A cancelled soak loads the measurements of its rounds at its end.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 /// Delay before an owed command is sent again.
 const RESEND: Span = Span::from_secs(5);
@@ -166,7 +166,7 @@ impl DataFolder {
     }
 }
 
-/// Selects a run of a list, newest first, by a prefix of its id or by `latest`.
+/// Selects a run of a list, newest first, by a prefix of the run's id or by `latest`.
 pub fn selected<'r>(name: RunId, runs: impl Iterator<Item = &'r RunId>) -> Result<RunId, CliError> {
     let mut matching =
         runs.filter(|run| name.as_str() == "latest" || run.as_str().starts_with(name.as_str()));
@@ -298,7 +298,7 @@ impl LocalServices {
         self.states.borrow().as_ref().map(|state| state.workflow.limits)
     }
 
-    /// Reason for an outage that has kept the run from being woken, or a fact from being recorded, for `patience` or longer.
+    /// Reason of an outage that has prevented wake-ups of the run, or the recording of a fact, for at least `patience`.
     pub fn stuck_for(&self, patience: Duration) -> Option<String> {
         self.outages.lasting(patience)
     }

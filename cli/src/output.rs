@@ -209,7 +209,7 @@ pub fn moment(at: Timestamp) -> String {
 fn with_utc(at: Timestamp, format: &str, time: &str) -> String {
     let Some(here) = zoned(at) else { return at.to_string() };
     let utc = here.to_utc();
-    // The time zone of the later reader of a file or a pipe is unknown.
+    // A file or a pipe may be read in another time zone.
     if here.offset().local_minus_utc() == 0 || !io::stdout().is_terminal() {
         return format!("{} UTC", utc.format(format.trim_end_matches(" %:z")));
     }

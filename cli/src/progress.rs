@@ -22,7 +22,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A moving line on a terminal, otherwise plain lines. `expected`: usual duration of the whole run, if known.
+    /// Shows a progress line on a terminal, plain lines elsewhere. `expected`: usual duration of the whole run,
+    /// if known.
     pub fn new(expected: Option<Duration>) -> Self {
         let spinner = is_moving().then(|| {
             let bar = ProgressBar::new_spinner();
@@ -42,12 +43,13 @@ impl Progress {
         Self { spinner, shown: BTreeSet::new(), waiting: String::new() }
     }
 
-    /// Prints stages that ended, and updates the moving line.
+    /// Prints the ended stages, and updates the progress line.
     pub fn show(&mut self, state: &RunState, records: &[Record]) {
         self.show_stages(&report::timeline(records), waiting(state));
     }
 
-    /// Prints the stages of a run on a server that ended, and updates the moving line.
+    /// Prints the ended stages, and updates the progress line. For runs on a server, which returns stages instead
+    /// of records.
     pub fn show_stages(&mut self, stages: &[StageLine], waiting: String) {
         for line in stages.iter().filter(|line| line.ended.is_some()) {
             let text = ended(line);
@@ -69,7 +71,7 @@ impl Progress {
         self.waiting = waiting;
     }
 
-    /// Removes the moving line.
+    /// Removes the progress line.
     pub fn finish(self) {
         note_above(None);
         if let Some(bar) = self.spinner {
@@ -78,7 +80,7 @@ impl Progress {
     }
 }
 
-/// Whether progress is a moving line on a terminal.
+/// Whether progress is shown in one line that is updated, which requires a terminal.
 pub fn is_moving() -> bool {
     std::io::stderr().is_terminal() && !is_quiet()
 }

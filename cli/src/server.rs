@@ -17,9 +17,9 @@ use crate::exit::{CliError, Exit};
 const TOKEN: &str = "BURNIN_TOKEN";
 /// Environment variable with a shell command that prints a new token: identity tokens expire after an hour.
 const TOKEN_COMMAND: &str = "BURNIN_TOKEN_COMMAND";
-/// First pause after a response 429; the following ones are twice as long each.
+/// Pause after the first response 429; each further pause is twice as long as the one before.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Maximum number of repetitions after responses 429.
+/// Maximum number of retries after responses 429.
 const RETRIES: usize = 5;
 /// Maximum duration of a request; a stream of events ends earlier.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// `data`: the data folder, which has the access header of a `burnin up` of this user.
+    /// `data`: data folder, which contains the access header of this user's `burnin up`.
     ///
     /// # Errors
     /// Returns an error if the address or the token is unusable.
@@ -124,10 +124,7 @@ impl Server {
         let text = self.send(request).await?.text().await.map_err(|error| self.lost(&error.without_url()))?;
         serde_json::from_str(&text).map_err(|error| CliError {
             problems: vec![],
-            message: format!(
-                "{}: the response is not Burnin's: {error}; is this the address of the API?",
-                self.url
-            ),
+            message: format!("{}: not a response of Burnin's API: {error}; check the address", self.url),
             exit: Exit::Infrastructure,
         })
     }

@@ -116,7 +116,7 @@ class Chart(unittest.TestCase):
         state = self.ended()
         output = self.logs()
         self.assertEqual(state, "Completed", output)
-        # Two pods, on the two nodes of one block.
+        # The two pods run on the two nodes of one block.
         marker = json.loads(self.printed_files(output)["complete.json"])
         self.assertEqual((marker["exit_status"], marker["stage"], marker["reason"]), (0, "done", None))
         self.assertEqual([(pod["index"], pod["hostname"]) for pod in marker["pods"]], [(0, "bed-workload-0-0"), (1, "bed-workload-0-1")])
@@ -151,7 +151,7 @@ class Chart(unittest.TestCase):
         self.assertIn("the installer left no scripts/set_nccl_env.sh", "".join(self.logs(index, "gib") for index in self.pods()))
 
     def test_a_deleted_worker_fails_the_job(self):
-        # Long enough to delete the worker during the test.
+        # The benchmark runs long enough to delete the worker meanwhile.
         self.install({"tests": {"all_reduce": {**SMALL, "maxBytes": "4M", "iterations": 1000}}})
         until("the test runs", lambda: len(self.pods()) == 2 and self.pods()[0]["status"]["phase"] == "Running" and "all_reduce_perf" in self.logs())
         kubectl("delete", "pod", self.pods()[1]["metadata"]["name"], "--grace-period=0", "--force")

@@ -55,11 +55,11 @@ def mpirun():
         for host in hosts[: faults.get("spans", len(hosts))]:
             print("\n".join([host.split(".")[0]] * 8))
         return 0
-    # Only rank 0 is executed, with rank.sh; it also prints the lines of the other ranks.
+    # Only rank 0 is executed, with rank.sh; rank 0 also prints the lines of the other ranks.
     return subprocess.run(command, env={**os.environ, "RANKS": option("-np")}, check=False).returncode
 
 
-# In the format of nccl-tests 2.19.6.
+# The table has the format of nccl-tests 2.19.6.
 HEADER = """# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809
 # Collective test starting: {name}
 # nThread 1 nGpus 1 minBytes {first} maxBytes {last} step: {factor}(factor) warmup iters: 10 iters: 20 agg iters: 1 validation: 1 graph: 0 unalign: 0

@@ -137,7 +137,7 @@ class Deploy(unittest.TestCase):
         self.assertIn("--labels=burnin-cluster=c-1,burnin-expires=1800000000,burnin-run=r-1", created)
         member = ("--member=principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/my-project.svc.id.goog"
                   "/subject/ns/burnin/sa/burnin-agent")
-        # The agent's other rights are Terraform's.
+        # Terraform grants the agent's other permissions.
         self.assertEqual(cloud.world()["bindings"], [
             ["pubsub", "subscriptions", f"{deployment}-agent", "--project=my-project", member, "--role=roles/pubsub.subscriber"]])
         items = {each["kind"]: each for each in cloud.read("agent-objects.json")["items"]}

@@ -67,7 +67,7 @@ class Launcher(unittest.TestCase):
             self.assertEqual(call["env"]["NCCL_FROM_GIB"], "1")
             self.assertEqual((call["env"]["NCCL_NET"], call["env"]["NCCL_SOCKET_IFNAME"]), ("gIB", "eth0"))
             self.assertTrue(call["env"]["LD_LIBRARY_PATH"].startswith(f"{pods.folder}/gib/lib64"))
-            # The procedure's ten settings, and the image's libraries after gIB's.
+            # The program has the procedure's ten settings, and gIB's libraries precede the image's.
             self.assertEqual({key: call["env"].get(key) for key in PROCEDURE}, PROCEDURE)
             self.assertEqual(call["env"]["LD_LIBRARY_PATH"].split(":")[-1], "/image/lib")
             self.assertEqual(json.loads((pods.output / f"{name}.json").read_text())["program"], f"{name}_perf")

@@ -61,7 +61,7 @@ class Proof(unittest.TestCase):
         self.assertIn("IB in use", proof.transport(line("a-0", "IB") + line("a-1", "gIB"), names))
         self.assertIn("no RDMA device", proof.transport("x NCCL INFO NET/gIB : No device found.\n", names))
         self.assertIn("cannot load", proof.transport("NCCL WARN Error: network gIB not found.\n", names))
-        # Two joined lines, as mpirun sometimes prints them.
+        # mpirun sometimes joins two lines.
         glued = "a-0:10:20 [0] NCCL INFO Using network gIB" + line("a-1", "gIB") + "\n" + line("a-1", "gIB")
         self.assertIsNone(proof.transport(glued, names))
         self.assertIsNone(proof.transport("a-0:10:20 [0] NCCL INFO Using network gIB" + line("a-1", "gIB") + "\n", names))

@@ -43,7 +43,7 @@ class Rendered(unittest.TestCase):
         for name, values in CASES.items():
             with self.subTest(name):
                 objects = render(values)
-                # Keys differ in each rendering, and files have their own tests.
+                # Keys differ in each rendering, and other tests check the files.
                 objects["Secret"]["data"] = {key: "(made for this release)" for key in objects["Secret"]["data"]}
                 plan = json.loads(objects["ConfigMap"]["data"]["plan.json"])
                 for file in (FLOW / "chart" / "files").iterdir():

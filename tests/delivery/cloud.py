@@ -9,7 +9,7 @@ import os
 import pathlib
 import shutil
 
-# API of each kind of resource, by the longest prefix.
+# API of each resource type; the longest matching prefix counts.
 APIS = {
     "google_artifact_registry": "artifactregistry", "google_bigquery": "bigquery", "google_cloud_run": "run", "google_cloud_scheduler": "cloudscheduler",
     "google_cloudbuild": "cloudbuild", "google_logging": "logging", "google_monitoring": "monitoring", "google_project": "cloudresourcemanager",
@@ -157,7 +157,7 @@ class Cloud:
         return "/".join(str(value[name]) for name in names if isinstance(value.get(name), str) and not value[name].startswith("applied-"))
 
     def delete(self, kind, prior):
-        # The provider refuses both before it calls the API.
+        # The provider refuses to delete a protected resource before it calls the API.
         if prior.get("deletion_protection"):
             raise Refused(f"cannot destroy {kind} {self.key(kind, prior)} without setting deletion_protection=false and running `terraform apply`")
         match kind:

@@ -45,7 +45,7 @@ class CloudProvider(provider.Provider):
             service = cloud.service(state["name"])
             (template,) = state["template"]
             template["containers"][0]["image"] = service["revisions"][-1]["image"]
-            # Version 2 of the API shows labels of this prefix.
+            # Version 2 of the API shows labels with this prefix.
             template["labels"] = {NONCE: service["nonce"]} if service["nonce"] else None
             return pb.ReadResource.Response(new_state=encode(state))
         return super().ReadResource(request, context)

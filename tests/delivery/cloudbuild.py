@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 
 USER_KEY = "^_[A-Z0-9_]+$"
-# Built-in substitutions; a build can set the substitutions with True.
+# Built-in substitutions; `True` marks those that a build may set.
 BUILT_IN = {"PROJECT_ID": False, "BUILD_ID": False, "PROJECT_NUMBER": False, "LOCATION": False, "TRIGGER_NAME": False, "REPO_FULL_NAME": False,
             "REF_NAME": False, "SERVICE_ACCOUNT": False, "SERVICE_ACCOUNT_EMAIL": False,
             "REPO_NAME": True, "BRANCH_NAME": True, "TAG_NAME": True, "REVISION_ID": True, "COMMIT_SHA": True, "SHORT_SHA": True}
@@ -26,7 +26,7 @@ STEP_FIELDS = {"id", "name", "script", "args", "entrypoint", "env", "dir", "wait
 OPTIONS = {"machineType", "logging", "substitutionOption", "automapSubstitutions", "diskSizeGb", "dynamicSubstitutions", "env", "pool",
            "defaultLogsBucketBehavior", "requestedVerifyOption", "logStreamingOption", "secretEnv", "volumes", "sourceProvenanceHash"}
 PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Programs of a host that some images lack.
+# Programs that a host has and some images lack.
 PROGRAMS = {"gcloud", "bq", "gsutil", "docker", "terraform", "kubectl", "helm", "jq", "python3", "cargo", "rustc", "rustup", "node", "npm"}
 
 

@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "RUNBOOK.md"
 TESTING = (ROOT / "docs" / "TESTING.md").read_text()
 RIGHTS = json.loads((ROOT / "infra" / "rights.json").read_text())
 MINUTES = 365.25 * 24 * 60 / 12
-# Assumptions, listed on the page.
+# Assumptions; the page lists them.
 REQUEST_SECONDS = 0.2
 EVENT_BYTES = 2048
 LOG_BYTES = 1024

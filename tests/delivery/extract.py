@@ -86,7 +86,7 @@ def terraform():
     for name in TERRAFORM:
         path = name.split("/")
         commands[" ".join(path)] = {"flags": listed(output("terraform", *path, "-help"), flag), "required": [], "arguments": [0, None]}
-    # The help of `apply` and `destroy` refers to that of `plan`.
+    # The help of `apply` and `destroy` refers to the help of `plan`.
     for word in ("apply", "destroy"):
         commands[word]["flags"] = commands["plan"]["flags"] | commands[word]["flags"]
     return output("terraform", "version").splitlines()[0], {"flags": {"-chdir": "value"}, "commands": commands}
@@ -114,7 +114,7 @@ def main():
     sources, tools = {}, {}
     for tool in (gcloud, bq, docker, terraform, curl):
         sources[tool.__name__], tools[tool.__name__] = tool()
-    # One line for each command, so that a difference names it.
+    # Prints one line for each command, so that a diff shows which command changed.
     print(f'{{"from": {json.dumps(sources)}')
     for name, tree in tools.items():
         print(f',"{name}": {{"flags": {json.dumps(tree["flags"], sort_keys=True)}, "commands": {{')

@@ -152,7 +152,7 @@ def docker(cloud, name, arguments, flags):
     local = cloud.state.setdefault("local images", {})
     match name:
         case "build":
-            # The folder that the Dockerfile copies.
+            # The Dockerfile copies this folder.
             service = dict(pair.split("=", 1) for pair in flags["--build-arg"])["SERVICE"]
             content = pathlib.Path(arguments[0], "target/images/dist", service, "service").read_bytes()
             local[one(flags, "--tag")] = "sha256:" + hashlib.sha256(service.encode() + content).hexdigest()

@@ -22,7 +22,7 @@ REAL = ("fmt", "style", "schemas")
 # Gates that need features absent from the image or Cloud Build: Terraform, the emulator of Pub/Sub, network namespaces, mounts.
 ELSEWHERE = {"infra", "rehearsal", "delivery", "slurm", "ansible", "package", "hosts", "kubernetes", "kill", "images"}
 SERVICES = sorted(path.name for path in (ROOT / "services").iterdir())
-# Python of a Debian suite.
+# Python version of each Debian suite.
 PYTHON = {"bookworm": (3, 11), "trixie": (3, 13)}
 PROGRAMS = []
 STAND_INS = {
@@ -166,7 +166,7 @@ class CloudBuild(unittest.TestCase):
         self.assertEqual(set(gates()) - here, set())
 
     def test_the_image_has_the_python_of_the_pinned_packages(self):
-        # With another one the gate `chart` is skipped, and so the build fails.
+        # With another Python the gate `chart` is skipped, and a skipped gate fails the build.
         suite = CONFIG["steps"][0]["name"].rpartition("-")[2]
         self.assertIn(f"sys.version_info[:2] != {PYTHON[suite]}", (ROOT / ".ci/helm.sh").read_text())
 

@@ -18,12 +18,12 @@ from collections import defaultdict
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
-# Metric types and their labels, with Google's list as source.
+# Metric types and their labels, from Google's list.
 METRICS = json.loads((HERE / "metrics.json").read_text())
 USER = "logging.googleapis.com/user/"
 LEVELS = ("DEFAULT", "DEBUG", "INFO", "NOTICE", "WARNING", "ERROR", "CRITICAL")
 SEVERITY = {"info": "INFO", "warn": "WARNING", "error": "ERROR"}
-# Aligners that Cloud Monitoring permits for a kind of metric (of those used here).
+# Aligners that Cloud Monitoring permits for the kinds of metrics used here.
 ALIGNERS = {"GAUGE": {"ALIGN_MAX"}, "DELTA": {"ALIGN_DELTA"}}
 
 
@@ -160,7 +160,7 @@ def statements():
             if message:
                 before = body[:message.start()]
                 fields = re.findall(r"[%?]?([\w.]+)(?:\s*=[^,]*)?,", before)
-                # The value of a placeholder is any text.
+                # Placeholders may have any value, so each becomes an ellipsis.
                 words = re.sub(r"\\\n\s*", "", message.group(1)).replace('\\"', '"')
                 yield path.relative_to(ROOT), found.group(1), re.sub(r"\{[^}]*\}", "…", words), fields
 

@@ -110,7 +110,7 @@ def broken_rules(plan):
         name = subscription["name"]
         # pubsub.proto: unused subscriptions expire after 31 days, unless the lifetime is empty.
         expect(f"{name}: no expiry", [policy["ttl"] for policy in subscription["expiration_policy"]] == [""])
-        # Pages "Filter messages" and "Subscription properties".
+        # Limits from the pages "Filter messages" and "Subscription properties".
         expect(f"{name}: filter", len((subscription.get("filter") or "").encode()) <= 256)
         expect(f"{name}: deadline", 10 <= (subscription.get("ack_deadline_seconds") or 10) <= 600)
         expect(f"{name}: retention", 600 <= seconds(subscription.get("message_retention_duration") or "604800s") <= 31 * 86400)

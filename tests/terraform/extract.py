@@ -92,7 +92,7 @@ def main():
     schemas = {"resources": {}, "data": {}, "from": []}
     files = {}
     for path in packages:
-        # One pass: a compressed archive cannot be searched.
+        # Reads the archive in one pass: a compressed archive has no random access.
         with tarfile.open(path, "r|gz") as package:
             for member in package:
                 place, _, name = member.name.rpartition("/")

@@ -115,7 +115,7 @@ def problems(kind, config):
             yield f'Conflicting configuration arguments: "{path}": conflicts with {", ".join(others)}'
         if given and len(present("required_with")) < len(paths("required_with")):
             yield f'Missing required argument: "{path}": all of {", ".join(paths("required_with"))} must be specified'
-        # The rule holds in a block that exists.
+        # The rule applies only if its block exists.
         if len(parts) > 1 and not any(map(is_set, values(config, parts[:-1]))):
             continue
         if "exactly_one" in rule and len(present("exactly_one")) != 1:

@@ -88,7 +88,7 @@ impl Collective {
         }
     }
 
-    /// nccl-tests reports no errors of these two in place, because NCCL does not support them.
+    /// nccl-tests reports no errors of alltoall and sendrecv in place, because NCCL does not support them in place.
     pub fn is_checked_in_place(self) -> bool {
         !matches!(self, Self::Alltoall | Self::Sendrecv)
     }

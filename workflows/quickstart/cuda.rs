@@ -126,7 +126,7 @@ impl CudaDriver {
         let driver = Self(Functions::load(library)?);
         // SAFETY: the first call of the library; 0 is the only permitted flag.
         let status = unsafe { (driver.0.init)(0) };
-        // CUDA_ERROR_NO_DEVICE; and CUDA_ERROR_STUB_LIBRARY, a library without driver.
+        // 100 is CUDA_ERROR_NO_DEVICE; 34 is CUDA_ERROR_STUB_LIBRARY, a library without a driver.
         if status == 100 || status == 34 {
             return Ok(None);
         }

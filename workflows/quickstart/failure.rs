@@ -1,11 +1,11 @@
-//! Failure messages and exit, as of a failed nccl-tests process.
+//! Prints failure messages and exits as a failed nccl-tests process does.
 
 use std::{
     env, fs, process,
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// Source file in failure messages, as in those of nccl-tests.
+/// Source file that failure messages name, as in nccl-tests.
 pub const SOURCE: &str = "collective_perf.rs";
 
 /// Whether a row of the table is incomplete.

@@ -25,7 +25,7 @@ const SLICE: usize = 32 << 10;
 pub struct Ring {
     pub rank: usize,
     pub ranks: usize,
-    /// `None` for a single rank.
+    /// Sockets to the next and from the previous rank; `None` for a single rank.
     links: Option<(TcpStream, TcpStream)>,
     timeout: Duration,
     pub delay: Duration,

@@ -35,7 +35,8 @@ fn launch_in(folder: &Path, ranks: usize) -> io::Result<i32> {
     let program = env::current_exe()?;
     let mut children = Vec::new();
     for rank in 0..ranks {
-        // This process has the other end of the copy's standard input, so a copy without parent reads end of file.
+        // The copy's standard input is a pipe from this process, so the copy reads end of file after this process has
+        // ended.
         let child = Command::new(&program)
             .arg0(name())
             .args(env::args_os().skip(1))

@@ -1,6 +1,5 @@
-//! Import cycles between the files of a crate. A file imports another one if a path in it leads to an item that the other one defines;
-//! re-exports are followed. A module and the modules inside it may import each other. Code of tests is not considered, nor are
-//! arguments of macros.
+//! Import cycles between the files of a crate. File A imports file B if a path in A leads to an item that B defines; re-exports are
+//! followed. A module and the modules inside it may import each other. Code of tests and arguments of macros are not considered.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -161,7 +160,7 @@ fn flatten(tree: &UseTree, prefix: &mut Vec<String>, names: &mut BTreeMap<String
     }
 }
 
-/// The modules that a module imports, without those that contain it or that it contains.
+/// The modules that a module imports, except its ancestors and descendants.
 fn imported(path: &ModulePath, modules: &BTreeMap<ModulePath, Module>) -> BTreeSet<ModulePath> {
     let mut paths = Paths::default();
     paths.visit_file(&modules[path].syntax);
@@ -191,7 +190,7 @@ fn resolve(
             at.push(name.to_owned());
             if !modules.contains_key(&at) {
                 let import = modules[module].imports.get(name)?;
-                // `use name;` and `use name::Item as name;` of another crate lead to themselves.
+                // `use name;` and `use name::Item as name;` of another crate would resolve to themselves.
                 if import.first() == Some(first) {
                     return None;
                 }
@@ -214,13 +213,13 @@ fn resolve(
         at.pop();
         let Some(import) = modules.get(&at)?.imports.get(next) else { break };
         let whole: Vec<_> = import.iter().chain(after).cloned().collect();
-        // An import of another crate is an item of no module.
+        // An import from another crate resolves to no module.
         return resolve(&at, &whole, modules, depth + 1);
     }
     modules.contains_key(&at).then_some(at)
 }
 
-/// All paths of a file, except those of re-exports and of tests.
+/// All paths of a file, except paths in re-exports and in tests.
 #[derive(Default)]
 struct Paths {
     found: BTreeSet<Vec<String>>,
@@ -241,7 +240,7 @@ impl<'ast> Visit<'ast> for Paths {
     }
 
     fn visit_item_mod(&mut self, module: &'ast ItemMod) {
-        // `super` in a module without its own file would mean this file.
+        // Skips inline modules: their `super` is this file.
         if module.content.is_none() {
             visit::visit_item_mod(self, module);
         }

@@ -43,7 +43,7 @@ const PROSE: &[&str] = &["j2", "md", "py", "rs", "sh", "tf", "toml", "tpl", "yam
 const QUOTING: &[&str] = &["docs/STYLE.md", "xtask/src/style.rs"];
 /// Webhook payload of the signature example in GitHub's documentation.
 const QUOTED: &str = "It's a Secret to Everybody";
-/// Records of past decisions keep their words; so does data.
+/// Past decisions and data keep their wording.
 const UNTOUCHED: &[&str] = &["docs/rfd/", "tests/data/"];
 
 /// Checks every tracked file.

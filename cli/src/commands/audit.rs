@@ -69,8 +69,8 @@ pub async fn run(data: DataFolder, run: &RunId, output: Output) -> Result<Exit, 
     Ok(shown(&found.audit(), output))
 }
 
-/// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum, 2 if a version or a part of the nodes cannot be
-/// compared, and without evidence of two nodes or two GPUs.
+/// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum; 2 if a version or a part of the nodes cannot be
+/// compared, or if evidence exists for neither two nodes nor two GPUs.
 fn shown(audit: &Audit, output: Output) -> Exit {
     match output {
         Output::Json => print_json(audit),

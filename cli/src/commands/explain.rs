@@ -62,7 +62,6 @@ pub fn explain_records(records: &[Record]) -> Result<Exit, CliError> {
     Ok(Exit::Pass)
 }
 
-/// The process that drives an open run.
 #[derive(Clone, Copy)]
 enum DrivenBy {
     /// A process of this host.

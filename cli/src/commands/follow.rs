@@ -64,7 +64,7 @@ pub async fn logs(
 
 #[derive(Default)]
 struct PrintedLogs {
-    /// Name of the last printed log: its next lines need no header.
+    /// Name of the last printed log: further lines of this log need no header.
     last: Option<String>,
     /// Names of the collected logs already printed; a collected log does not change.
     complete: BTreeSet<String>,
@@ -88,7 +88,8 @@ pub fn header(file: &str) -> String {
     format!("==> {file} <==\n")
 }
 
-/// Whether a collected log belongs to a check: its name begins with the attempt, which has the number of the check.
+/// Whether a collected log belongs to a check: the log's name begins with the attempt, which contains the check's
+/// number.
 pub fn is_of_check(file: &str, check: CheckIndex) -> bool {
     let attempt = file.split('/').next().and_then(|attempt| attempt.parse::<Attempt>().ok());
     attempt.is_some_and(|attempt| attempt.check == check)

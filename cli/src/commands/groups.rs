@@ -38,7 +38,8 @@ struct GroupFile {
     findings: Vec<String>,
 }
 
-/// A group test: whether it was degraded, its value, for example the bus bandwidth of a collective, or the log that has the value.
+/// A group test states whether the group was degraded, or a value such as the bus bandwidth of a collective, or a log that
+/// contains the value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GroupTest {

@@ -33,7 +33,7 @@ use crate::{
     exit::{CliError, Exit},
 };
 
-/// How several logs relate: separate runs, a history, or nodes of one run.
+/// Relation between several logs: separate runs, a history, or nodes of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogRelation {
     /// A series if every log contains its start time, otherwise separate runs.

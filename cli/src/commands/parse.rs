@@ -479,7 +479,7 @@ fn cells(row: &Row) -> Vec<String> {
     cells
 }
 
-/// The parsed columns of a row's half.
+/// The parsed columns of a row for one placement.
 fn half(row: &Row, placement: Placement) -> Option<PartialHalf> {
     let whole = match placement {
         Placement::OutOfPlace => row.out_of_place,

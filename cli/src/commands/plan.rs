@@ -269,7 +269,7 @@ fn described(build: &BuildSpec, archives: &[SourceArchive]) -> String {
     format!("build config of {}{source}", report::count(count as u64, "step"))
 }
 
-/// Resources that will exist, and their maximum lifetime.
+/// Resources that exist during a run, and their maximum lifetime.
 fn exists(workflow: &Workflow) -> String {
     let limits = &workflow.limits;
     let locate =

@@ -36,7 +36,7 @@ use crate::{
 
 /// Delay before an event stream is reopened.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Consecutive failures to follow a run, after which the command ends. The run continues.
+/// Maximum number of consecutive failures to follow a run. The command then ends; the run continues.
 const FAILURES: u32 = 20;
 
 pub async fn execute(server: Server, mut command: CliCommand) -> Result<Exit, CliError> {

@@ -23,7 +23,7 @@ pub struct RetestRequest {
     pub return_after_pass: bool,
 }
 
-/// Re-tests nodes and prints the result of the run. `given`: the workflow with the checks, instead of that of the last run.
+/// Re-tests nodes and prints the result of the run. `given`: workflow with the checks; default: the workflow of the last run.
 pub async fn retest(
     data: DataFolder,
     request: &RetestRequest,

@@ -267,7 +267,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Maximum wait for a writable ledger after a cancel.
 const AFTER_CANCEL: Duration = Duration::from_secs(3);
 
-/// Maximum time that a run continues without a writable ledger, because its limits are not enforced during that time.
+/// Maximum time for which a run continues without a writable ledger: the limits of the run are not enforced during that
+/// time.
 fn patience(limits: Option<Limits>, cancelled_at: Option<Instant>) -> Duration {
     let limits = limits.unwrap_or_default();
     let patience = limits.patience.0.saturating_add(limits.grace.0);

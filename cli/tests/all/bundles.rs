@@ -144,7 +144,7 @@ fn a_run_with_changed_artefacts_is_not_exported() {
         assert!(!folder.join("run.tar").exists() && !message.contains("panicked"));
         fs::write(&path, before).unwrap();
     }
-    // A log and its manifest changed together: the ledger has the digest of the manifest.
+    // A log and its manifest are changed together; the ledger still has the digest of the original manifest.
     let (log, manifest) = (artefacts.join("image/1/build.log"), artefacts.join("image/1/manifest.json"));
     let before = (fs::read(&log).unwrap(), fs::read_to_string(&manifest).unwrap());
     let sum = |path: &Path| {

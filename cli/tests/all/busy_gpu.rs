@@ -9,7 +9,8 @@ use std::{
 
 use serde_json::Value;
 
-/// The checks print the recorded output of `PROGRAM`: pattern of its values, metric and unit.
+/// Each check prints a recorded log: name of the check, program that wrote the log, pattern of its values, metric
+/// and unit.
 const CHECKS: [(&str, &str, &str, &str, &str); 3] = [
     ("memory", "node_perf", r"memory (?P<value>\S+) GB/s", "memory.copy", "GB/s"),
     ("product", "node_perf", r"product (?P<value>\S+) TFLOP/s", "product.float", "TFLOP/s"),

@@ -433,7 +433,7 @@ fn a_killed_soak_resumes_and_repeats_its_checks_for_its_duration() {
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);
     lab.write("w.yaml", &format!("soak: {{for: 12s}}\n{workflow}"));
     let mut run = lab.start();
-    // The second round has begun.
+    // With 18 records the second round has begun.
     wait_for("the second round", || lab.records() >= 18 || run.try_wait().unwrap().is_some());
     signal("-KILL", run.id());
     run.wait().unwrap();
@@ -558,7 +558,7 @@ fn a_soak_fails_when_a_node_declines_and_names_it() {
     assert_eq!(shown["suspects"][0]["host"], "node-1");
     let html = String::from_utf8(lab.burnin(&["show", run, "--output", "html"]).stdout).unwrap();
     assert!(html.contains("<h2>Rounds</h2>"), "the rounds are shown");
-    // The time to the first error, and its round.
+    // The page states the time to the first error, and its round.
     let passed = document["checks"][0]["rounds_passed"].as_u64().unwrap();
     let (_, rest) = html.split_once("ended after ").unwrap_or_else(|| panic!("{html}"));
     let (sentence, _) = rest.split_once(" did not pass").unwrap();

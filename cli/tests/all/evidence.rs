@@ -50,7 +50,7 @@ fn burnin(folder: &Path, arguments: &[&str]) -> Output {
     burnin.output().unwrap()
 }
 
-/// Exit code of a run whose check executes `program`, and its document.
+/// Exit code and document of a run whose check executes `program`.
 fn run(folder: &Path, rule: &str, program: &str) -> (Option<i32>, Value) {
     run_with(folder, "", rule, program)
 }

@@ -529,7 +529,7 @@ fn logs_of_the_nodes_of_one_run_are_compared_with_each_other() {
         (Some(2), &"NODES_MISSING".into())
     );
     assert_eq!(document(&judge(&logs[..3]))["reasons"][0]["code"], "TOO_FEW_PEERS");
-    // Two files with one name, and a log that measures all nodes.
+    // Two files may not name the same node, and a log may not measure all nodes.
     let other = folder.path().join("other");
     std::fs::create_dir(&other).unwrap();
     let twice = judge(&[logs[0].clone(), copies(&other, "n0", "1490.1")]);

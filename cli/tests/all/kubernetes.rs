@@ -11,7 +11,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Ports without a listener.
+/// The first of `count` consecutive ports without a listener.
 fn free_ports(count: u16) -> u16 {
     (20_000..32_000)
         .step_by(64)

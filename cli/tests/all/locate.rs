@@ -48,7 +48,7 @@ fn the_bad_gpu_of_pair_tests_is_located() {
     let (output, located) = locate(&healthy);
     assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{located}");
 
-    // The same logs, with the pairs of GPU 3 at less than half their bandwidth, as with a slow GPU.
+    // Simulates a slow GPU: the pairs of GPU 3 have less than half of their bandwidth.
     let folder = tempfile::tempdir().unwrap();
     let mut slow = Vec::new();
     for ((a, b), log) in pairs.iter().zip(&healthy) {
@@ -87,7 +87,7 @@ fn halved(log: &str) -> String {
         + "\n"
 }
 
-/// A log of `ib_write_lat` between two nodes, which it does not name.
+/// A log of `ib_write_lat` between two nodes. The log does not name the nodes.
 fn write_lat(average: f64) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../crates/measure/tests/samples/perftest/26.4-write-lat.json");
@@ -103,7 +103,7 @@ fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metri
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    // A latency, with the names of the files: a higher value is worse.
+    // The files are named after the nodes of each pair. The metric is a latency: a higher value is worse.
     let pairs = [("n0", "n1"), ("n0", "n2"), ("n0", "n3"), ("n1", "n2"), ("n1", "n3"), ("n2", "n3")];
     let logs: Vec<_> = pairs
         .iter()
@@ -137,7 +137,7 @@ fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metri
         "row: '^bw=(?P<value>\\S+) GB/s$'\nend: '^done$'\nname: bw\nunit: GB/s\nbetter: higher\nscope: world\n",
     );
     let mut log = "burnin pairs: n0 n1 n2 n3\n".to_owned();
-    // The rounds of the pairs of four nodes.
+    // Pairs of four nodes, in three rounds.
     let pairs = [("n0", "n3"), ("n1", "n2"), ("n0", "n2"), ("n3", "n1"), ("n0", "n1"), ("n2", "n3")];
     for (server, client) in pairs {
         let value = if [server, client].contains(&"n1") { 7 } else { 11 };
@@ -278,7 +278,7 @@ fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
     let value = |bad| log(if bad { "bad.txt" } else { "good.txt" }, hpcg(if bad { 410.5 } else { 497.25 }));
     let (_, located, tests) = searched(&nodes(16), Some(&reference), "node-11", value);
     assert_eq!(located["suspects"][0]["host"], "node-11", "{located}");
-    // The metric's own direction: a latency is better if it is lower.
+    // The metric determines the direction: a lower latency is better.
     let reference = json!({"value": 20.0, "metric": "osu.allgather_latency.latency", "unit": "us"});
     let value = |bad| log(if bad { "high.txt" } else { "low.txt" }, osu(if bad { 31.0 } else { 20.5 }));
     let (_, located, _) = searched(&nodes(16), Some(&reference), "node-02", value);

@@ -153,7 +153,7 @@ fn collectives_without_a_reference_are_bounded_by_the_line_rate() {
     for nodes in [2, 4, 64] {
         // The ranks of a node share its adapters.
         let limit = 200.0 * (8.0 * nodes as f64 - 1.0) / (8.0 * 8.0 * (nodes as f64 - 1.0));
-        // The adapter of the root transfers the data of the other nodes: the same bandwidth.
+        // In gather and scatter the adapter of the root transfers the data of all other nodes, so the bandwidth is the same.
         let limited = ["alltoall", "gather", "scatter"].map(|collective| (collective, 0.8 * limit));
         for (collective, healthy) in collectives.into_iter().chain(limited) {
             let cluster = Cluster { nodes, bandwidth: healthy, step: 12.0, ..A3_MEGA };
@@ -181,7 +181,7 @@ fn collectives_without_a_reference_are_bounded_by_the_line_rate() {
 fn the_efficiency_is_relative_to_the_networks_limit() {
     let verdict = A3_MEGA.judged("all_gather", SIZES);
     assert!(text(&verdict, "EFFICIENCY").starts_with("efficiency 94 %"), "{verdict:#}");
-    // Two nodes exchange half of an all-reduce: 375 GB/s.
+    // In an all-reduce two nodes exchange half of the data, so the network permits 375 GB/s.
     let verdict = Cluster { bandwidth: 340.0, ..A3_MEGA }.judged("all_reduce", SIZES);
     let efficiency = text(&verdict, "EFFICIENCY");
     assert!(efficiency.starts_with("efficiency 9") && efficiency.contains("permits 375 GB/s"), "{verdict:#}");

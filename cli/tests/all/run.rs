@@ -259,7 +259,7 @@ fn build_output_is_redacted_before_it_is_stored_or_reported() {
     lab.write("data/secrets/unrelated", "correct-horse-battery\n");
     let token = format!("ghp_{}", "Ab3dE5fGh1".repeat(4));
     for exit in [0, 7] {
-        // Assembled at run time: the source archive must not contain them.
+        // The script assembles the secrets at run time, because the source archive must not contain them.
         let script = format!(
             "printf 'using correct-horse-%s\\n' battery\nprintf 'a-token-of-%s\\n' the-operator\n\
              printf 'failed with ghp_%s\\n' \"$(printf 'Ab3dE5fGh1%.0s' 1 2 3 4)\"\nexit {exit}\n"
@@ -283,8 +283,7 @@ fn build_output_is_redacted_before_it_is_stored_or_reported() {
             let own = lab.data().join("secrets/unrelated").display().to_string();
             assert!(found.lines().all(|file| file == own), "{secret} was found in {found}");
         }
-        // This secret is in the environment of the process that stores the log, and not in that of the build's
-        // supervisor.
+        // Only the process that stores the log has this secret in its environment; the build's supervisor does not.
         for folder in ["artefacts", "ledger", "reports"] {
             let place = lab.data().join(folder);
             let found = Command::new("grep").args(["-rl", "a-token-of-the-operator"]).arg(place).output();

@@ -80,7 +80,7 @@ fn commands_on_a_server_behave_like_local_ones() {
         "the server returns the content of the log"
     );
 
-    // Ages change between two calls.
+    // Ages change between two calls, so only lines without ages are compared.
     let explained = on_server(&["explain", &run]);
     assert!(explained.0 == 0 && explained.1.starts_with(&run), "{explained:?}");
     for line in ["  owed     nothing", "  driven   no: the run is closed", "closed: completed"] {
@@ -143,7 +143,7 @@ fn local_commands_ignore_a_server_of_the_environment() {
 
 #[test]
 fn a_run_that_fails_on_a_server_has_the_stages_and_the_exit_code_of_a_local_one() {
-    // Wrong data, and a benchmark that does not start.
+    // One run has wrong data; in the other the benchmark does not start.
     for prelude in ["export BURNIN_FAULT=corrupt:1", "exit 7"] {
         let lab = Lab::new(prelude, ", attempts: 1");
         let up = Up::of(&lab);

@@ -32,7 +32,7 @@ fn the_quickstart_requested_over_http_passes() {
     up.end("-TERM");
 }
 
-/// The shipped workflow; only the address of its repository is replaced.
+/// Tests the shipped workflow; only the address of its repository is replaced.
 #[test]
 fn a_push_is_validated_with_the_pushed_commit() {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
@@ -132,7 +132,7 @@ fn only_the_user_who_started_the_server_is_admitted() {
         assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
     }
     assert!(!lab.data().join("parked").exists(), "no part of the request is stored");
-    // The header as `curl -H @FILE` sends it.
+    // `curl -H @FILE` sends the header with this line end.
     let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
     assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
     // The link on standard output was used; the link file contains the next link.
@@ -197,7 +197,7 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
     let pinned = reasons.iter().find(|reason| reason["code"] == "PINNED").unwrap();
     assert!(pinned["text"].as_str().unwrap().ends_with(": after the repair"), "{pinned}");
 
-    // The same operations on the command line, with the same folder.
+    // The command line executes the same operations on the same folder.
     let command = |arguments: &[&str]| {
         let output = lab.burnin(arguments);
         let printed = [output.stdout, output.stderr].concat();

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Counts;
 
-/// A relevant event; others are ignored.
+/// An event of the callback. The findings need all kinds except `Other`.
 #[derive(Debug)]
 pub(crate) enum PlayEvent {
     Play(String),
@@ -19,7 +19,7 @@ pub(crate) enum PlayEvent {
     },
     /// The run ended, with Ansible's own counts.
     Stats(BTreeMap<String, Counts>),
-    /// Another event of the callback.
+    /// Any other event; ignored.
     Other,
 }
 

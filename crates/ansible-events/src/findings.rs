@@ -1,4 +1,4 @@
-//! Results of a run.
+//! Findings of Ansible runs: task counts by host, the first final failure, and unreachable hosts.
 
 use std::collections::BTreeMap;
 

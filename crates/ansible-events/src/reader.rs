@@ -7,7 +7,7 @@ use crate::event::{self, PlayEvent, TaskResult};
 use crate::findings::{Counts, PlayFindings, TaskFailure, Unreachable};
 use crate::text;
 
-/// Maximum line length; longer lines, with whole files in a result, are ignored.
+/// Maximum line length, bytes. Longer lines are ignored: a task result may contain whole files.
 const LONGEST_LINE: usize = 4 << 20;
 const MOST_HOSTS: usize = 10_000;
 
@@ -57,7 +57,7 @@ impl EventReader {
         }
     }
 
-    /// Findings of the processed bytes. An unterminated last line counts if it is complete.
+    /// Findings of the processed bytes. An unterminated last line counts if it is a whole event.
     pub fn findings(&self) -> PlayFindings {
         let mut last = self.clone();
         last.end_of_line();

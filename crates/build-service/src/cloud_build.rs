@@ -55,8 +55,8 @@ pub struct CloudBuilds {
     logs: Option<LogBucket>,
 }
 
-/// A bucket for logs only: Cloud Build rewrites a log while the build runs, and its account needs more permissions for
-/// that than it has on the bucket of results.
+/// A bucket for logs only: Cloud Build rewrites a log while the build runs, which needs more permissions than the account of the build has
+/// on the bucket of results.
 pub struct LogBucket {
     /// Name of the log bucket, without `gs://`.
     pub name: String,
@@ -95,7 +95,10 @@ impl CloudBuilds {
     async fn source(&self, build: &BuildSpec) -> Result<Option<String>, PortError> {
         let Some(source) = &build.source else { return Ok(None) };
         let missing = || {
-            let why = format!("the source archive {} is not in the bucket", source.object);
+            let why = format!(
+                "the source archive {} is absent from the bucket; start a new run to upload it",
+                source.object
+            );
             PortError::Permanent(Failure::new(Class::Input, "SOURCE_MISSING", why))
         };
         let tar = self.store.read(&source.object).await.map_err(PortError::transient)?.ok_or_else(missing)?;

@@ -3,8 +3,8 @@
 use model::Span;
 use serde_json::Value;
 
-/// Limits the timeouts of the config and its steps; seconds, at least one. Executors reject a step whose
-/// timeout exceeds its build's, and the remaining time may be known only at the start.
+/// Limits the timeouts of the config and its steps; seconds, at least one. Executors reject a step timeout that exceeds the timeout of the
+/// build, and the remaining time may be known only at the start.
 pub(crate) fn within(limit: Span, config: &Value) -> Value {
     let own = |of: &Value| of["timeout"].as_str().and_then(|text| text.parse::<Span>().ok());
     let mut config = config.clone();

@@ -41,7 +41,10 @@ impl LocalBuilds {
         let folder = self.builds.folder(name);
         let path = folder.join(format!("source-{}.tar", source.sha256));
         let missing = || {
-            let why = format!("the source archive {} is not in the bucket", source.object);
+            let why = format!(
+                "the source archive {} is absent from the bucket; start a new run to upload it",
+                source.object
+            );
             PortError::Permanent(Failure::new(Class::Input, "SOURCE_MISSING", why))
         };
         let mut body =

@@ -77,7 +77,7 @@ pub const NEEDS_A_BUCKET: &str =
 /// Settings of builds in Cloud Build that only tests change.
 #[derive(Clone, Debug, Default)]
 pub struct CloudBuildSettings {
-    /// Address of Cloud Build; Google's without it.
+    /// Replaces the address of Cloud Build; `None`: Google's address.
     pub endpoint: Option<Endpoint>,
     /// Timeouts and intervals of submissions.
     pub timing: Timing,

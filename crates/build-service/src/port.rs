@@ -29,7 +29,7 @@ impl BuildKey {
         &self.command
     }
 
-    /// Whether it is the only build of its command.
+    /// Whether this is the only build of the command.
     pub const fn is_whole(&self) -> bool {
         self.part.is_none()
     }

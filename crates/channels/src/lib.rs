@@ -74,7 +74,7 @@ pub enum SecretOrigin {
 }
 
 impl SecretOrigin {
-    /// Suffix for the kind in names of variables and files, such as `url`.
+    /// Suffix of the secret's variable and file names, such as `url`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Url => "url",
@@ -94,7 +94,7 @@ pub fn unknown(name: &str) -> String {
     format!("unknown kind of channel `{name}`; known: {}", known.join(", "))
 }
 
-/// Invalid values of a workflow's list of targets, each as field and expectation.
+/// Checks a workflow's notification targets; returns each invalid value as field and expectation.
 pub fn problems(list: &[Notify]) -> Vec<(String, String)> {
     let mut problems = Notify::problems(list);
     for (at, notify) in list.iter().enumerate() {

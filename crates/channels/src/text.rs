@@ -41,7 +41,8 @@ pub struct FailureText {
 }
 
 impl NoticeText<'_> {
-    /// The text of a template. The ending of its name selects the escaping: `mrkdwn` for Slack, `md` for Markdown; other texts are plain.
+    /// Renders a template. The suffix of the template name selects the escaping: `mrkdwn` for Slack, `md` for Markdown; other texts are
+    /// plain.
     ///
     /// # Errors
     /// Returns an error if the template is invalid: a bug of the caller.

@@ -34,7 +34,7 @@ use crate::{
 /// Storage of a service's objects: a bucket, or a folder on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageLocation {
-    /// A bucket's name.
+    /// Name of a Cloud Storage bucket.
     Bucket(String),
     Folder(PathBuf),
 }

@@ -140,7 +140,7 @@ mod tests {
         let origin = ("origin", "http://localhost:8080");
         let refused: [(Method, &[(&str, &str)]); 7] = [
             (Method::POST, &[site("cross-site")]),
-            // Another port of the same machine.
+            // A page on another port of the same machine sends the request.
             (Method::POST, &[site("same-site")]),
             (Method::POST, &[site("cross-site"), navigation]),
             (Method::GET, &[site("cross-site")]),

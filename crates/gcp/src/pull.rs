@@ -17,7 +17,7 @@ const AT_ONCE: usize = 16;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Grace period for events in progress after a stop signal.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Default of [`Pull::idle`].
+/// Default of [`Pull::idle`]: an idle connection is replaced after this time.
 pub const IDLE: Duration = Duration::from_secs(60);
 
 /// Source of a service's events.

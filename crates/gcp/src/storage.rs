@@ -198,7 +198,7 @@ impl ClientState {
             let mut token: Option<String> = None;
             loop {
                 let (names, next) = self.rest().await?.page((name, ""), false, token.as_deref()).await?;
-                // Names are in order, so the name itself would be the first. An empty page may have a token.
+                // Names are listed in order, so an existing `name` is the first. A page may be empty although another page follows.
                 match names.first() {
                     Some(first) => return Ok::<_, RequestError>(first != name),
                     None if next.is_none() => return Ok(true),

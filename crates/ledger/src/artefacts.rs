@@ -26,7 +26,7 @@ const AT_ONCE: usize = 16;
 #[derive(Clone)]
 pub struct Artefacts {
     store: Arc<dyn Store>,
-    /// Blocking readers run on the calling thread.
+    /// Whether blocking readers run on the calling thread, so that a simulation is reproducible.
     in_place: bool,
 }
 

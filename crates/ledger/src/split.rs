@@ -48,7 +48,7 @@ impl Store for Split {
         }
         let mut names = self.others.list_from(prefix, from).await?;
         names.retain(|name| !name.starts_with(self.prefix));
-        // A shorter prefix may match objects of both stores.
+        // Objects of both stores may match a prefix shorter than `self.prefix`.
         if self.prefix.starts_with(prefix) {
             names.extend(self.below.list_from(self.prefix, from).await?);
         }

@@ -145,7 +145,7 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
             }
         }
     }
-    // Final test: record the fact only if it changes the state.
+    // Last check: record the fact only if it changes the state.
     let entry =
         RecordEntry::Accepted { event: event.clone(), attempt: *attempt, fact: Box::new(fact.clone()) };
     let after = evolve(state.clone(), &provisional(state, entry, now));

@@ -90,7 +90,7 @@ pub struct Lease {
     pub asked_at: Timestamp,
     /// Expiry of the cluster itself.
     pub expires_at: Timestamp,
-    /// Whether the cluster may exist.
+    /// Requested, existing or deleted: until it is deleted, the cluster may exist.
     pub state: LeaseState,
     /// Start of the current billed period.
     pub counted_from: Timestamp,
@@ -321,7 +321,7 @@ impl RunState {
             }
             Stage::Locate => {
                 let failed = self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Fail);
-                // Values of nodes, GPUs and pairs already name the bad subject.
+                // Only values of all ranks together need a search: values of nodes, GPUs and pairs already name the bad subject.
                 let searchable = self.workflow.benchmark_of(check).is_some_and(|benchmark| {
                     let of_all = |command: &CommandLine| {
                         command.measures_all_ranks() && !benchmark.criteria.metrics.is_empty()

@@ -295,13 +295,13 @@ fn finding(title: &str, status: &str, subject: Subject, warning: JsonValue<'_>, 
     };
     let severity = match (part("error_category"), part("error_severity")) {
         _ if id.is_some_and(|id| WRONG_DATA.contains(&id)) => Severity::WrongData,
-        // A setting that the operator can change.
+        // The error reports a setting that the operator can change.
         (_, Some(5)) | (Some(3), _) => Severity::Configuration,
         // DCGM's severity 1: the GPU can perform its work. Clocks that the power limit reduces under load are such an error
         // (NVIDIA/DCGM, issue 285).
         (Some(9..=15), Some(1)) => Severity::Unknown,
         (Some(9..=15), _) => Severity::Hardware,
-        // Isolate or reset: the GPU cannot be used.
+        // The recommended action is to isolate or reset the GPU, which cannot be used until then.
         (Some(1 | 2 | 5 | 16), Some(2 | 6)) => Severity::Hardware,
         (Some(4..=8), _) => Severity::Software,
         (Some(_), _) => Severity::Unknown,

@@ -135,7 +135,7 @@ pub struct Matched {
 
 /// Maximum number of reported matches.
 const MATCHES: usize = 1000;
-/// Name of the format of logs that a declaration describes.
+/// Format name of logs that a declaration reads.
 const NAME: &str = "declared";
 
 impl Declaration {
@@ -148,7 +148,7 @@ impl Declaration {
         lint::check(self, judged)
     }
 
-    /// The declaration for a program that runs on pairs of nodes: the values need not name the nodes, because the log of the pair does.
+    /// The declaration for a program on pairs of nodes: values need not name the nodes, because the log of a pair names them.
     #[must_use]
     pub fn of_pairs(mut self) -> Self {
         if self.scope == Scope::Pair && self.check(false).is_err() {
@@ -452,7 +452,7 @@ impl Lines for ProcessReader {
 
     fn finish(&mut self, out: &mut Out) -> LogEnd {
         let json = self.json.finish(LogEnd::Empty);
-        // A document ends by itself; a mark that the rules state must follow it.
+        // A JSON document needs no end mark. If the rules state a mark, it must follow the document.
         let needs_mark = self.rules.json.is_none() || self.rules.end.is_some();
         let ended = (self.rules.json.is_none() || json == LogEnd::Complete) && (!needs_mark || self.ended);
         let seen = self.seen.iter().all(|seen| *seen);

@@ -84,9 +84,9 @@ const READ: [&str; 10] = [
     "version",
     JSON_BYTES,
 ];
-/// The bandwidth in JSON.
+/// Key of the bandwidth in JSON documents.
 const JSON_BYTES: &str = "bytes/s";
-/// Indexes in [`READ`] with their metrics.
+/// Index of a column in [`READ`], and the metric of its values.
 const METRICS: [(usize, &Known); 5] =
     [(0, &BANDWIDTH), (9, &BYTES), (1, &OPERATIONS), (2, &ENTRIES), (3, &LATENCY)];
 const LABELS: [(usize, &str); 3] = [(4, "label"), (5, "block"), (6, "file")];
@@ -103,7 +103,7 @@ fn index(column: &str) -> Option<usize> {
 #[derive(Default)]
 struct Elbencho {
     json: JsonDocuments,
-    /// Columns of the header: their indexes in [`READ`], each only once.
+    /// For each column of the header its index in [`READ`]; `None` for an unread or repeated column.
     header: Vec<Option<usize>>,
     operation: String,
     repetitions: Repetitions,
@@ -228,7 +228,7 @@ fn cells(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// A cell with quotes, the first of them at `first`; `rest` is set to the text after the cell.
+/// Unquotes a cell whose first quote is at `first`, and sets `rest` to the text after the cell.
 fn quoted<'a>(text: &'a str, first: usize, rest: &mut Option<&'a str>) -> Cow<'a, str> {
     let (mut cell, mut open) = (text[..first].to_owned(), &text[first..]);
     loop {

@@ -58,7 +58,7 @@ pub(crate) const FORMAT: Format = Format {
 #[derive(Default)]
 struct Burn {
     gpus: Vec<BurnProgress>,
-    /// GPUs of the header, by index.
+    /// Indices of the GPUs that the header lists.
     known: BTreeSet<u32>,
     initialized: BTreeSet<u32>,
     announced: Option<u32>,
@@ -73,7 +73,7 @@ struct BurnProgress {
     rate: Option<PrintedNumber>,
     errors: Option<PrintedNumber>,
     temperature: Option<PrintedNumber>,
-    /// Whether the process ended early; its number of errors is then -1.
+    /// Whether the process ended early: the program then prints -1 as the number of errors.
     died: bool,
 }
 
@@ -108,7 +108,7 @@ impl Lines for Burn {
             self.failed = true;
             out.error(text);
             let ecc = text.contains("uncorrectable ECC") || text.contains("ECC uncorrectable");
-            // The program searches its kernel, `compare.fatbin`, in the current folder (gpu_burn-drv.cpp, 3ead140).
+            // The program searches for its kernel, `compare.fatbin`, in the current folder (gpu_burn-drv.cpp, 3ead140).
             let severity = match () {
                 () if ecc => Severity::Hardware,
                 () if text.contains("couldn't find compare kernel") => Severity::Configuration,

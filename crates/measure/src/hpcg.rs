@@ -61,7 +61,7 @@ impl Lines for Hpcg {
                 }
                 return;
             };
-            // A rating in a unit other than that of the registry is not judged against bounds in that unit.
+            // Bounds without a unit are in the unit of the registry, so they do not judge a rating in another unit.
             let unit = before.split_once("with a ").map_or("", |(_, unit)| trim(unit));
             let unit = if unit.is_empty() { "unknown" } else { short(unit) };
             out.put_parts(&THROUGHPUT, &[], unit).read(rating, line.number);

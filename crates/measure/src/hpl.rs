@@ -52,7 +52,7 @@ struct Hpl {
     labels: [String; 5],
     repetitions: Repetitions,
     repetition: Repetition,
-    /// Title of the column of the rates, which is their unit. `None` without a known header.
+    /// Title of the column with the rates, which states their unit. `None` without a known header.
     unit: Option<String>,
     rows: u64,
     residuals: u64,
@@ -140,7 +140,7 @@ impl Hpl {
             short(word).clone_into(label);
         }
         self.repetition = self.repetitions.count(self.labels.iter().map(String::as_str));
-        // A rate in a unit other than that of the registry is not judged against bounds in that unit.
+        // Bounds without a unit are in the unit of the registry, so they do not judge a rate in another unit.
         let (time, rate) = match self.unit.as_deref() {
             Some("Gflops") => (TIME.unit, THROUGHPUT.unit),
             Some("") => (TIME.unit, "unknown"),

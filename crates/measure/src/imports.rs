@@ -175,7 +175,7 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Maximum number of units in the declaration.
+/// Maximum number of metric families with a declared unit.
 const UNITS: usize = 512;
 
 #[derive(Default)]
@@ -202,7 +202,7 @@ impl Lines for OpenMetrics {
                 _ => {}
             }
         } else if self.ended || !line.whole || self.sample(text, line, out).is_none() {
-            // No line may follow the end.
+            // A line after the end mark, a truncated line or an invalid sample makes the log incomplete.
             self.broken = true;
         }
     }
@@ -217,7 +217,7 @@ impl Lines for OpenMetrics {
 }
 
 impl OpenMetrics {
-    /// The unit of a sample, whose name is that of its family with a suffix for its kind (OpenMetrics 1.0, section "Suffixes").
+    /// Unit of a sample. The sample name is the metric family name, possibly with a type suffix (OpenMetrics 1.0, section "Suffixes").
     fn unit(&self, name: &str) -> &str {
         let of = |family: &str| self.units.get(family).map(String::as_str);
         let with = |suffixes: &[&str]| suffixes.iter().find_map(|suffix| of(name.strip_suffix(suffix)?));
@@ -329,11 +329,11 @@ fn unit(key: &str) -> &'static str {
 struct KeyValue {
     values: u64,
     ended: bool,
-    /// The first key with a value. A program that runs again begins with it, unlike the next section of one program.
+    /// The first key with a value. A repeated run of the program starts with the same key; another section of one run does not.
     first: Option<String>,
-    /// Number of the program's run, from the second one on.
+    /// Number of the current run of the program; `None` for the first run.
     repetition: Option<u64>,
-    /// The label of the run, made for its first kept metric.
+    /// Labels with the number of the run, created for the first kept metric of the run.
     labels: Option<SharedLabels>,
     /// Whether an end mark followed the first key of the run.
     marked: bool,
@@ -429,7 +429,7 @@ mod tests {
             ..Subject::gpu(3)
         };
         assert_eq!((&metrics[0].subject, metrics[0].scope), (&subject, Scope::Gpu));
-        // GPUs are compared with those of the same labels.
+        // Only GPUs with equal labels are compared with each other.
         assert_eq!(metrics[0].labels.keys().collect::<Vec<_>>(), ["modelName"]);
         assert_eq!(metrics[1].labels["device"], "sda");
     }

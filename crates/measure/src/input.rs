@@ -28,7 +28,7 @@ pub(crate) fn read(
     beginning: Vec<u8>,
     input: impl Read,
 ) -> io::Result<Reading> {
-    // A shorter beginning is the whole log.
+    // A beginning shorter than `HEAD` is the whole log, so the length of the log is known.
     let length = if beginning.len() < HEAD { beginning.len() } else { 0 };
     let mut out = Out::default();
     out.length = length;
@@ -47,7 +47,7 @@ pub(crate) fn beginning(input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => (None, Some(error)),
         Err(error) => return Err(error),
     };
-    // The memory is also the buffer of the rest of the log.
+    // This memory is reused as the buffer for the rest of the log.
     let mut head = Vec::with_capacity(SHORT);
     let (mut input, mut error) = (Maybe(input), error);
     if let Err(found) = input.by_ref().take(HEAD as u64).read_to_end(&mut head) {

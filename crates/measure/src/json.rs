@@ -61,7 +61,7 @@ pub(crate) struct Document<'a> {
     first: u64,
     /// Number of line feeds already read.
     breaks: usize,
-    /// Whether a line is empty or ends with a control character, or a string has a line feed.
+    /// Whether the document has an empty line, a line that ends with a control character, or a string with a line feed.
     irregular: bool,
     /// Position and kind of the error. Stored here, because a `Result` with both would be returned through memory for each value.
     error: Option<(usize, &'static str)>,
@@ -167,7 +167,7 @@ impl<'a> Document<'a> {
 
     /// Parses one value without recursion; returns the position after it, or `None` after an error.
     fn all(&mut self) -> Option<usize> {
-        // The innermost open object or array.
+        // Depth, index and kind of the innermost open object or array.
         let (mut depth, mut open, mut open_kind) = (0, 0, JsonKind::Word);
         let mut at = 0;
         loop {
@@ -282,7 +282,7 @@ impl<'a> Document<'a> {
     #[inline(never)]
     fn unusual_string(&mut self, start: usize) -> Option<usize> {
         let (mut at, mut kind, mut breaks) = (start + 1, JsonKind::Text, 0);
-        // An error has the position after the last backslash.
+        // Errors are reported at the position after the last backslash.
         let mut from = at;
         loop {
             let rest = self.text.as_bytes().get(at..).unwrap_or_default();

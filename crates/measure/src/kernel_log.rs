@@ -86,7 +86,7 @@ impl Lines for Kernel {
             "-- No entries --" => return self.lines += 1,
             _ => {}
         }
-        // Lines after the mark belong to another log.
+        // Lines after the end mark belong to another log, which needs its own mark.
         self.end = false;
         static PHRASE: LazyLock<AhoCorasick> =
             LazyLock::new(|| AhoCorasick::new(PHRASES).expect("short phrases"));

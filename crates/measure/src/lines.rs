@@ -95,7 +95,7 @@ struct Processes<'n> {
     recent_places: Recent<usize>,
     /// The stream of the last line.
     current: usize,
-    /// Whether the current stream is that of lines without prefix, and such lines need no examination beyond their first bytes.
+    /// Whether the current stream has the lines without prefix, and such lines need no examination beyond their first bytes.
     is_unlabelled: bool,
     /// Set if a part of the input is unreadable.
     ended: Option<LogEnd>,
@@ -134,7 +134,7 @@ impl Processes<'_> {
             }
             let line_feed = rest.as_bytes()[length - 1] == b'\n';
             lines += u64::from(line_feed);
-            // An empty piece before a carriage return still begins the line.
+            // After an empty piece before a carriage return, the next piece is still the first of the line.
             first = line_feed || end == 0;
             rest = &rest[length..];
         }
@@ -241,7 +241,7 @@ impl Processes<'_> {
 fn may_have_prefix(text: &str) -> bool {
     match text.as_bytes() {
         [b'[', b'0'..=b'9' | b'p', ..] => true,
-        // A time has a hyphen after the year.
+        // A timestamp begins with four digits of the year and a hyphen.
         [b'0'..=b'9', rest @ ..] => rest.get(3) == Some(&b'-'),
         [0xef, ..] | [b'{', b'"', b'l', ..] => true,
         _ => false,
@@ -340,7 +340,7 @@ fn split(beginning: Vec<u8>, mut input: impl Read, processes: &mut Processes<'_>
                 let taken = processes.examine(piece, &mut scratch);
                 next = next.max(from + taken);
             }
-            // An empty piece before a carriage return still begins the line.
+            // After an empty piece before a carriage return, the next piece is still the first of the line.
             let line_feed = block[next - 1] == b'\n';
             number += u64::from(line_feed);
             if next > end + 1 {

@@ -19,7 +19,7 @@ pub(crate) struct PrintedNumber {
 }
 
 impl PrintedNumber {
-    /// The number with the resolution of a text with `digits` significant digits, whose trailing zeros were omitted.
+    /// The number, with the resolution of a text that has `digits` significant digits and omits trailing zeros.
     pub(crate) fn with_digits(self, digits: i32) -> Self {
         let magnitude = if self.value == 0.0 { 0.0 } else { self.value.abs().log10().floor() };
         // The exponent of a finite number fits into `i32`.

@@ -99,7 +99,7 @@ struct Copies {
 /// A test in the order of the log.
 enum Listed {
     Started(String),
-    /// Line of a test that the program does not start; it does not print the name.
+    /// Line number of a test that the program does not start; the line does not name the test.
     Waived(u64),
 }
 
@@ -121,7 +121,7 @@ struct PrintedMatrix {
     /// Number of significant digits, if trailing zeros are omitted.
     digits: Option<i32>,
     sum: f64,
-    /// Largest rounding of the sum.
+    /// Maximum rounding error of the sum.
     rounding: f64,
 }
 
@@ -181,7 +181,7 @@ fn part(description: &str) -> Option<&'static str> {
     parts.into_iter().find(|(_, words)| has(*words)).map(|(name, _)| name)
 }
 
-/// Name of a test, as a part of the name of its metric.
+/// Name of a test in the form that metric names contain.
 #[derive(Default)]
 struct TestName {
     plain: String,

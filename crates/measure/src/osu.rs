@@ -59,7 +59,7 @@ struct Osu {
     columns: Vec<Option<OsuColumn>>,
     sized: bool,
     validated: Option<usize>,
-    /// Numbers of the row, one per column; a row with other columns is broken.
+    /// Numbers of the current row, one per column. A row with another number of columns is broken.
     numbers: Vec<Option<PrintedNumber>>,
     rows: u64,
     ended: bool,
@@ -70,7 +70,7 @@ struct Osu {
 /// A column whose numbers are read.
 struct OsuColumn {
     known: &'static Known,
-    /// Unit of the header, if it is not that of the registry.
+    /// Unit in the header, if it differs from the unit of the registry.
     other: Option<Box<str>>,
 }
 
@@ -202,7 +202,7 @@ impl Osu {
     fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
         let mut words = words(text);
         let size = if self.sized { words.next().unwrap_or_default() } else { "" };
-        // A header has fewer columns.
+        // A header has at most `COLUMNS` columns, so one more shows that the row is broken.
         let cells = words.take(COLUMNS + 1);
         self.numbers.clear();
         self.numbers.extend(cells.clone().map(number));

@@ -120,7 +120,7 @@ impl Out {
         self.begin(known, NameSource::Parts, parts, unit)
     }
 
-    /// Starts a metric of the registry whose name is made from a text. It is made again only if it is not among the recent names.
+    /// Starts a metric of the registry whose name is made from a text. The names of recent texts are cached.
     #[inline]
     pub(crate) fn put_made(
         &mut self,
@@ -153,8 +153,7 @@ impl Out {
         Put { out: self, kept, whole: false }
     }
 
-    /// Counts a value instead of adding it, if the memory limit is reached; returns whether it is. A reader can omit the work for its name
-    /// and unit.
+    /// Counts a value as omitted and returns `true` if the memory limit is reached, so that the reader need not make the name and unit.
     #[inline]
     pub(crate) fn omit(&mut self) -> bool {
         self.full |= self.used + METRIC > MAX_BYTES;

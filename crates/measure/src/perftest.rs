@@ -230,7 +230,7 @@ impl PerftestTest {
     }
 
     fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
-        // A header has fewer columns.
+        // A header has at most `COLUMNS` columns, so one more shows that the row is broken.
         let mut cells = [""; COLUMNS + 1];
         let words = words(text);
         let columns = cells.iter_mut().zip(words).map(|(cell, word)| *cell = word).count();

@@ -11,7 +11,7 @@ use crate::text::find_near;
 pub(crate) struct LineOrigin<'a> {
     /// The last prefix that names a process; empty if no prefix names one.
     pub(crate) label: &'a str,
-    /// The preceding prefix that names a process.
+    /// The prefix before `label` that names a process; empty without one.
     pub(crate) outer: &'a str,
     pub(crate) node: Option<&'a str>,
     pub(crate) rank: Option<u32>,
@@ -45,7 +45,7 @@ const PREFIXES: usize = 1024;
 const EXAMINED: usize = 400;
 
 impl LogPrefixes {
-    /// The prefixes are part of the format.
+    /// All prefixes are kept, because they are part of the format.
     pub(crate) const RAW: Self = Self { ranks: false, hosts: false, raw: true };
 
     /// Examines the beginning of a log.
@@ -74,7 +74,8 @@ impl LogPrefixes {
         let most = |count: usize| count >= 3 && count * 10 >= all * 8;
         Self {
             ranks: most(ranks),
-            // pdsh adds the host to each line. A brace without one is part of a document with unquoted keys, such as that of perftest 4.5.
+            // pdsh adds the host to each line, so a line that begins with a brace was not printed by pdsh: it is part of a document with
+            // unquoted keys, such as that of perftest 4.5.
             hosts: !most(ranks) && most(hosts) && names.len() * 3 <= hosts && braces == 0,
             raw: false,
         }
@@ -88,7 +89,7 @@ impl LogPrefixes {
     /// Removes the prefixes of a line.
     #[inline]
     pub(crate) fn strip<'a>(self, line: &'a str) -> (LineOrigin<'a>, &'a str) {
-        // Fast path for nearly all lines.
+        // Nearly all lines take this fast path.
         let unmarked =
             !self.ranks && !self.hosts && !line.starts_with(|c: char| c == '[' || c.is_ascii_digit());
         if self.raw || unmarked {

@@ -36,7 +36,7 @@ impl<T> Recent<T> {
 
 #[inline]
 fn set_of(hash: u64) -> usize {
-    // The upper bits depend on all bits of the texts.
+    // The upper bits of the product depend on all bits of the hash.
     (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS)) as usize
 }
 

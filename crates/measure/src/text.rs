@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::OnceLock};
 
 use memchr::{memchr, memchr2, memchr3, memmem::Finder};
 
-/// A word of eight bytes that are 1.
+/// A word whose eight bytes are each 1.
 const EACH: u64 = u64::MAX / 255;
 
 /// The bytes as text; invalid ones are replaced. Checking valid text first is several times faster.
@@ -108,7 +108,7 @@ pub(crate) fn find_near<const COUNT: usize>(bytes: [u8; COUNT], text: &[u8]) -> 
     if (1..=NEAR).contains(&words.len())
         && let Some(last) = text.last_chunk()
     {
-        // The rest is examined together with the bytes before it, which do not match.
+        // Fewer than eight bytes remain: examine the last eight bytes of the text, the first of which are known not to match.
         let found = if rest.is_empty() { 0 } else { found(last) };
         return (found != 0).then(|| text.len() - 8 + first(found));
     }

@@ -7,7 +7,7 @@
 
 use model::metric::Severity::{self, Configuration, Hardware, Software, Unknown};
 
-/// Codes of GPUs, in ascending order.
+/// Xid codes with severity and meaning, in ascending order.
 const XIDS: [(u32, Severity, &str); 109] = [
     (8, Software, "GPU stopped processing"),
     (11, Software, "invalid push buffer"),

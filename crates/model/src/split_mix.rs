@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn the_numbers_equal_those_of_the_reference_implementation() {
-        // splitmix64.c of Vigna (public domain) with the seed 1234567.
+        // Output of Vigna's splitmix64.c (public domain) with the seed 1234567.
         let mut random = SplitMix64(1_234_567);
         let numbers = [random.number(), random.number(), random.number()];
         assert_eq!(

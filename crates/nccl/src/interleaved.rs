@@ -74,14 +74,14 @@ pub(crate) fn count(word: &Word<'_>, pitch: Option<usize>, hosts: &BTreeSet<Vec<
     (digits == 1 && !decimal).then_some(1)
 }
 
-/// End of a relative error such as `5e-07`: it has one digit and a two-digit exponent.
+/// End of a relative error such as `5e-07`, which has one digit and a two-digit exponent.
 pub(crate) fn error(text: &[u8]) -> Option<usize> {
     let shape =
         text.len() > 5 && text[0].is_ascii_digit() && text[1] == b'e' && matches!(text[2], b'+' | b'-');
     (shape && text[3..5].iter().all(u8::is_ascii_digit)).then_some(5)
 }
 
-/// End of a percentage such as `0.63`: after two decimals.
+/// End of a percentage such as `0.63`, which has two decimals.
 pub(crate) fn percentage(text: &[u8]) -> Option<usize> {
     let point =
         memchr(b'.', text).filter(|&point| point > 0 && text[..point].iter().all(u8::is_ascii_digit))?;

@@ -63,7 +63,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("NCCL version", Library),
     ("RCCL version", Library),
     ("_perf", Program),
-    // Messages of the program at its exit.
+    // Messages that the program prints when it exits.
     ("NCCL failure ", Failure),
     ("CUDA failure ", Failure),
     ("Cuda failure ", Failure),
@@ -75,7 +75,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("# error: ", LastError),
     ("NCCL WARN", Warning),
     ("[burnin: cut here, ", Cut),
-    // Messages of nccl-tests before it exits at its start (src/common.cu and src/util.cu of v2.19.6).
+    // Messages that nccl-tests prints before it exits during its start (src/common.cu and src/util.cu of v2.19.6).
     ("Invalid number of GPUs", Failure),
     ("invalid sizes for ", Failure),
     ("invalid size specified", Failure),

@@ -85,7 +85,7 @@ impl fmt::Display for Damaged {
 
 impl Error for Damaged {}
 
-/// The input, possibly unpacked.
+/// The input, unpacked if it is gzip.
 enum Packing<R> {
     None(R),
     Gzip(Box<Gzip<R>>),
@@ -100,7 +100,7 @@ impl<R: Read> Read for Packing<R> {
     }
 }
 
-/// Bytes of text, possibly converted.
+/// Bytes of text, converted if they are UTF-16.
 enum Encoding<R> {
     Bytes(R),
     Wide(Narrow<R>),

@@ -35,7 +35,7 @@ pub(crate) struct TextReader {
     begun: Vec<StartedRow>,
     /// Placement named by the last line above a header, and its line number.
     placement: Option<(u64, Halves)>,
-    /// Unknown text before the `#` of a run's first lines; it also precedes its rows.
+    /// Unknown text before the `#` of a run's first lines; the same text precedes the rows of the run.
     constant: Vec<u8>,
     number: u64,
     scratch: Vec<u8>,

@@ -28,7 +28,7 @@ pub(crate) fn value(word: &[u8]) -> Option<CellValue> {
     match word {
         b"N/A" => Some(CellValue::NotAvailable),
         b"inf" | b"-inf" | b"nan" | b"-nan" | b"nanf" | b"-nanf" => Some(CellValue::NotFinite),
-        // rccl-tests marks an error above its threshold.
+        // rccl-tests appends `*` to an error above its threshold.
         [number @ .., b'*'] => Number::parse(number).map(CellValue::Number),
         _ => None,
     }

@@ -392,7 +392,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// Real logs, and one of each format.
+/// Real logs, and a printed log of each format, some of them with source positions.
 fn samples() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/ours");
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -440,7 +440,7 @@ fn mutated_logs_never_break_the_reader() {
         sane(&reading);
         // The log is small, so buffers use nearly all of this memory.
         assert!(peak <= 2 << 20, "round {round}: {peak} bytes");
-        // Chunks and compression make no difference.
+        // The reading depends neither on chunks nor on decompression.
         let length = 1 + numbers.below(300);
         let pieces = |lengths| Pieces { log: &log, lengths };
         assert_eq!(nccl::read(pieces([length, 1, 4096])).unwrap(), reading, "round {round}");
@@ -475,7 +475,7 @@ fn concatenated_logs_are_read_like_separate_ones() {
     }
 }
 
-/// Lines that cause repeated work: a unit of each, repeated within one line and over many.
+/// Texts that could cause repeated work, each repeated within one line and over many lines.
 const TEDIOUS: [&str; 24] = [
     "[1,{}]<stdout>:x",
     "in-place ",

@@ -200,7 +200,7 @@ fn rows_that_all_end_in_one_column_keep_their_first_half() {
         if format.timestamp {
             rows.iter_mut().for_each(|row| row.timestamp = None);
         }
-        // Rows cut by `cut -c`: after the first half, and inside every column of the second.
+        // Cut the rows as `cut -c` does: after the first half, and inside every column of the second.
         let starts = lines.iter().position(|line| line.starts_with("           8")).unwrap();
         let second = row(format, 8, 0).0[2].len();
         for left in 0..second - if format.timestamp { 21 } else { 0 } {

@@ -193,7 +193,7 @@ async fn curves(
             return Ok(Ok((check, curve, other.clone())));
         }
     }
-    Ok(Err("the runs have no common check with a curve".to_owned()))
+    Ok(Err("the runs have no common check of nccl-tests; select two runs of one workflow".to_owned()))
 }
 
 /// The checks with exactly one table, by name.

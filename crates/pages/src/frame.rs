@@ -18,7 +18,7 @@ use serde::Serialize;
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A template with the common macros.
+/// A template, preceded by the macros that all templates share.
 macro_rules! with_macros {
     ($name:literal) => {
         concat!(include_str!("../templates/macros.html.j2"), include_str!(concat!("../templates/", $name)))
@@ -76,7 +76,7 @@ fn answer(status: StatusCode, page: String) -> Response {
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, "no-referrer"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Content changes and depends on the caller.
+        // Pages are not cached, because their content changes and depends on the caller.
         (CACHE_CONTROL, "no-store"),
     ];
     (status, headers, Html(page)).into_response()

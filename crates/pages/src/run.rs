@@ -33,7 +33,7 @@ const LOGS: usize = 200;
 struct RunPageData {
     run: String,
     workflow: String,
-    /// Cluster as the overview names it.
+    /// Cluster, named as on the overview page.
     place: String,
     open: bool,
     cancellable: bool,
@@ -98,7 +98,7 @@ pub async fn page(
         files.into_iter().map(|log| (log.file.name, report::size(log.file.size_bytes))).collect();
     let mut curves = dashboard.view.curves(&run).await?;
     if check.is_some_and(|check| check != state.shown_check()) {
-        // The curves are those of the most severe check.
+        // The curves belong to the most severe check.
         curves.clear();
     }
     let more_logs = logs.len().saturating_sub(LOGS);

@@ -27,7 +27,7 @@ use crate::{
     times::{DisplayTime, date},
 };
 
-/// Choices of the range in days; the last one is unlimited.
+/// Ranges to choose from, in days; the last one is unlimited.
 const RANGES: [(&str, Option<i64>); 4] = [("7", Some(7)), ("30", Some(30)), ("90", Some(90)), ("all", None)];
 /// Default range.
 const USUAL: &str = "30";
@@ -55,14 +55,14 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct SystemQuery {
-    /// Cluster, as the overview names it.
+    /// Cluster, named as on the overview page.
     on: Option<String>,
     /// Range: `7`, `30`, `90` or `all` days.
     days: String,
     check: String,
     /// Name of the metric to show, which belongs to the selected check.
     metric: String,
-    /// Date of the runs in the table.
+    /// Date whose runs the table shows; empty for all dates of the range.
     night: String,
 }
 
@@ -282,7 +282,7 @@ impl SystemSeries<'_> {
         names
     }
 
-    /// The metrics to show: one of each check, or the one of the query.
+    /// The metrics to show: one metric of each check, or the metric that the query selects.
     fn keys(&self, query: &SystemQuery) -> Result<Vec<CheckMetric>, ErrorPage> {
         let mut keys: Vec<CheckMetric> = Vec::new();
         for line in self.judged {
@@ -436,7 +436,7 @@ impl SystemSeries<'_> {
                 }
             }
         }
-        // A node of several checks has its row in the check in which it is worst.
+        // A node that several checks measured is listed for the check in which it is worst.
         let mut known = BTreeSet::new();
         let checks = nodes(newest);
         let mut all: Vec<_> = checks

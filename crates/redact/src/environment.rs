@@ -49,7 +49,7 @@ pub(crate) fn begins(view: &StreamWindow<'_>) -> Result<Option<usize>, Undecided
 
 /// The next string of a block.
 pub(crate) enum EnvironmentText {
-    /// The value, `name` bytes after the opening quote, is removed.
+    /// The value is removed; it starts `name` bytes after the opening quote.
     Secret {
         /// Length of the name with its equals sign.
         name: usize,

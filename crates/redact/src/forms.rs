@@ -66,7 +66,7 @@ impl EncodedForm {
             Between::Lines => {
                 anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
             }
-            // Single bytes or pairs, separated by a blank or a colon.
+            // Dumps show single bytes or pairs of bytes, separated by a blank or a colon.
             Between::Dump => {
                 anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
                 for (digits, between) in [(2, b' '), (2, b':'), (4, b' ')] {
@@ -93,7 +93,7 @@ impl EncodedForm {
                 Some(b'\n' | b'\r') if self.between != Between::Nothing && matched > 0 => {}
                 Some(b' ' | b':') if self.between == Between::Dump && matched > 0 => {}
                 Some(0x1b) if self.between == Between::LinesAndColours && matched > 0 => {
-                    // ESC [ parameters, and one letter.
+                    // An escape sequence consists of `ESC [`, parameters and one letter.
                     let parameters = view.run(at + 2, SEQUENCE, |byte| matches!(byte, b' '..=b'?'))?;
                     at += 2 + parameters;
                 }
@@ -112,7 +112,7 @@ fn spellings(value: &[u8]) -> BTreeSet<EncodedForm> {
     for text in [hex.to_ascii_uppercase(), hex] {
         forms.insert(EncodedForm { text: text.into_bytes(), between: Between::Dump });
     }
-    // All bytes percent-encoded, including unreserved ones.
+    // Some programs percent-encode all bytes, including unreserved ones.
     let percent: String = value.iter().map(|byte| format!("%{byte:02x}")).collect();
     forms.extend([plain(percent.to_ascii_uppercase().into_bytes()), plain(percent.into_bytes())]);
     for set in [&UNRESERVED, &IN_PATH] {

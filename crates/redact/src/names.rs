@@ -75,7 +75,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
     let spaces = view.run(at, SPACES, blank)?;
     let separator = view.byte(at + spaces)?;
     match separator {
-        // An element of XML: `<SecretAccessKey>value</SecretAccessKey>`.
+        // The name is followed by `>`: an XML element such as `<SecretAccessKey>value</SecretAccessKey>`.
         Some(b'>') if spaces == 0 && is_element(view.behind()) => {
             let value = view.run(at + 1, 4, |byte| byte != b'<' && word(byte))?;
             let hit = Hit::new(
@@ -186,7 +186,7 @@ pub(crate) fn command(view: &StreamWindow<'_>, command: usize) -> Result<Option<
         {
             continue;
         }
-        // Keep the user in `user:password`.
+        // Redact only the password in `user:password`.
         let user = match memchr::memchr(b':', value) {
             Some(colon) if name == "curl " => colon + 1,
             None if name == "curl " => continue,

@@ -20,7 +20,7 @@ pub(crate) struct Hit {
     pub(crate) keep: usize,
     /// Number of bytes to remove after the kept bytes.
     pub(crate) skip: usize,
-    /// Further bytes to remove, of unknown length.
+    /// The rest of the secret, of unknown length, which is removed while streaming.
     pub(crate) then: Swallow,
 }
 

@@ -121,7 +121,7 @@ impl TokenPattern {
         let Some(bytes) = decoded(view, shift, encoded(self.begins, shift).as_bytes())? else {
             return Ok(None);
         };
-        // Some bits of its first letter precede the anchor.
+        // The first decoded letter is incomplete, because some of its bits precede the anchor.
         let token = bytes.get(shift + 1..).unwrap_or_default();
         let Some(rest) = token.strip_prefix(&self.begins.as_bytes()[1..]) else { return Ok(None) };
         let long = rest.len() >= self.least && rest[..self.least].iter().all(|byte| (self.class)(*byte));

@@ -153,7 +153,7 @@ fn finding(finding: &FindingSummary) -> CsvRow<'_> {
     }
 }
 
-/// Rows after those of the tables: metrics, findings and suspects, if the logs have metrics or findings.
+/// Rows of metrics, findings and suspects, after the rows of the tables; absent unless the logs have metrics or findings.
 fn others(story: &Story<'_>, mut write: impl FnMut(CsvRow<'_>)) {
     let source = cell(&story.title());
     let found = metrics(story);

@@ -14,7 +14,7 @@ const NAMED: usize = 32;
 pub struct NamedValue {
     name: &'static str,
     value: String,
-    /// Whether readers copy the value, such as a path or a digest, so that it is shown as code.
+    /// Whether the value is shown as code, because readers copy it, such as a path or a digest.
     code: bool,
     /// The value in machine-readable form, if it is a time.
     time: Option<String>,

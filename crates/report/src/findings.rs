@@ -57,7 +57,7 @@ pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
 /// The reasons, with all dips below one standard merged into one reason, because a slow plateau shows at many sizes.
 pub fn merged(reasons: &[Reason]) -> Vec<Reason> {
     let mut merged: Vec<Reason> = Vec::new();
-    // Position of the merged reason, and its dips.
+    // The position of each merged reason, and its dips.
     let mut dips: Vec<(usize, Vec<Dip<'_>>)> = Vec::new();
     for reason in reasons {
         let dip = Dip::of(reason);

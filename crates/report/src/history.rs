@@ -19,7 +19,7 @@ const STRETCHES: usize = 6;
 pub enum PointKind {
     /// A run that the baseline was learned from.
     Healthy,
-    /// A later run.
+    /// A run after those of the baseline and before the reported one.
     Earlier,
     Reported,
 }

@@ -22,7 +22,7 @@ pub struct MeasuredSize<'a> {
     pub size_bytes: u64,
     pub dtype: &'a str,
     pub redop: Option<&'a str>,
-    /// Part of the curve: from the baseline, the reference, or the curve itself.
+    /// Region of the curve, as defined by the baseline, the reference, or the curve itself.
     pub region: Option<Region>,
     pub out_of_place: Option<Placed<'a>>,
     pub in_place: Option<Placed<'a>>,

@@ -71,7 +71,7 @@ pub struct Story<'a> {
     pub parts: Vec<(&'a str, &'a Reading)>,
     /// Verdict on all logs together, if any.
     pub judgement: Option<&'a Judgement>,
-    /// Standard of the first log. In a series, the history of each later log has the logs before it.
+    /// Standard of the first log. In a series, the history of each later log includes the logs before it.
     pub standard: Standard<'a>,
     /// Whether several logs are a series in time, oldest first; otherwise each is judged on its own.
     pub series: bool,
@@ -93,7 +93,7 @@ impl<'a> Story<'a> {
         recorded.or_else(|| self.judgement.map(|judgement| judgement.verdict))
     }
 
-    /// The judgement of that verdict, if fetched.
+    /// The judgement with the reported verdict, if fetched.
     pub(crate) fn whole(&self) -> Option<&'a Judgement> {
         self.judgement.filter(|judgement| Some(judgement.verdict) == self.verdict())
     }

@@ -164,12 +164,12 @@ fn the_only_table<'a>(story: &Story<'a>) -> Option<MeasuredTable<'a>> {
 
 /// A measured level and the standard that it is compared with.
 struct Level {
-    /// `all_reduce plateau`, or `all_reduce` at a size.
+    /// `all_reduce plateau`, or `all_reduce` for the level at one size.
     subject: String,
     /// ` at 1 GiB`, or empty for the plateau.
     at: String,
     measured: f64,
-    /// `baseline`, `reference` or `floor`.
+    /// Name of the standard: `baseline`, `reference` or `floor`.
     what: &'static str,
     standard: f64,
     affected: String,

@@ -64,7 +64,7 @@ pub fn terminal(story: &Story<'_>, screen: impl Into<Screen>) -> String {
     if let Some(run) = story.run {
         places(&mut rest, &run);
     }
-    // 9 lines: two gaps, and the caption, the header and the footer of the table.
+    // The table needs 9 further lines: two gaps, and its caption, header and footer.
     let room = LINES.saturating_sub(text_report.lines() + rest.lines() + 9).max(FEWEST);
     let mut about_metrics = TextReport::new(screen);
     let others = story.logs.len() > 1 || story.logs.iter().any(|log| !log.reading.tables.is_empty());
@@ -190,7 +190,7 @@ fn verdict(text_report: &mut TextReport, story: &Story<'_>) {
     let sentence = summary::sentence(story).unwrap_or_default();
     let diagnosed = story.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
     let (mut shown, more) = reasons(story, if diagnosed { REASONS_BESIDE } else { REASONS });
-    // A reason that equals the sentence is not repeated: its code precedes the sentence.
+    // A reason that begins the sentence is not repeated: its code is printed before the sentence.
     let repeated = shown.first().filter(|(_, _, why)| !why.is_empty() && sentence.starts_with(why.as_str()));
     let code = repeated.map_or_else(String::new, |(code, ..)| format!("{code}: "));
     if !code.is_empty() {

@@ -61,9 +61,9 @@ pub struct NodeFinding {
 /// All values of a run or a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values {
-    /// Plateaus first, then metrics in the order of the logs; metrics that are never judged last.
+    /// Values of metrics: plateaus first, then the other metrics in the order of the logs; metrics that are never judged last.
     pub metrics: Vec<MetricValue>,
-    /// Worst first; empty if no metric, finding or suspicion names a node.
+    /// States of nodes, worst first; empty if no metric, finding or suspicion names a node.
     pub nodes: Vec<NodeValue>,
     /// Number of omitted nodes.
     pub more_nodes: usize,

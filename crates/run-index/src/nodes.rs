@@ -139,7 +139,7 @@ pub(crate) struct NodesOfRun {
 }
 
 impl NodesOfRun {
-    /// `None` for provisioned clusters, and without a verdict unless nodes are being re-tested.
+    /// Evidence of a run; `None` for a provisioned cluster, and for a run without a verdict that re-tests no nodes.
     fn of(state: &RunState, suspects: Vec<VerdictSuspect>) -> Option<Self> {
         let Some(ClusterSpec::Existing { name, .. }) = &state.workflow.cluster else { return None };
         let verdict = state.verdict().map(|reached| reached.verdict);
@@ -233,7 +233,7 @@ impl NodesOfRun {
         Some((after, evidence.into_iter().collect()))
     }
 
-    /// Evidence about a node that passed its re-test, and is not in service yet.
+    /// Evidence about a node that passed its re-test but is not in service yet.
     fn retest_without_return(&self, node: &str) -> Option<String> {
         if !self.retests.contains(node) || self.verdict != Some(Verdict::Pass) {
             return None;

@@ -146,7 +146,7 @@ impl RunIndex {
 }
 
 impl RunReport {
-    /// `None` if the verdict is absent, unreadable or without a baseline.
+    /// Baseline with which the run was judged; `None` if the verdict is absent or unreadable, or had no baseline.
     pub(crate) fn judged_by(&self) -> Option<&verdict::Baseline> {
         match &self.judged {
             Some(StoredVerdict::Whole(stored)) => stored.judged_by.as_ref(),

@@ -122,7 +122,7 @@ fn name_of(raw: &[u8]) -> String {
 /// A pushed event, or the reason why it is unreadable.
 #[derive(Debug)]
 pub struct Pushed {
-    /// The event, or the problem of the request.
+    /// The event, or the reason why the request is unreadable.
     pub event: Result<Event, String>,
     /// The received body.
     pub raw: Bytes,

@@ -103,7 +103,7 @@ impl Publisher {
         &self.clock
     }
 
-    /// Runs background work.
+    /// Spawner for background work.
     pub fn spawner(&self) -> &Arc<dyn Spawn> {
         &self.spawner
     }

@@ -43,7 +43,7 @@ impl Server {
             .route("/healthz", get(async || "ok"))
             .route("/echo", post(async |body: Bytes| body))
             .route("/large", get(async || vec![b'x'; 64 << 20]));
-        // The routes and layers of a service.
+        // The router has the routes and layers of a service.
         for number in 0..60 {
             router = router.route(&format!("/route/{number}"), get(async || "ok").post(async || "ok"));
         }
@@ -168,7 +168,7 @@ fn an_idle_connection_uses_at_most_64_kib_and_releases_them() {
     for (number, stream) in held.iter_mut().enumerate() {
         match number % 3 {
             0 => {}
-            // The maximum size of a head.
+            // This client sends a head of the maximum size.
             1 => write!(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: {}", "x".repeat(30 << 10))
                 .unwrap(),
             _ => {

@@ -146,7 +146,7 @@ impl Faults {
         self.per_mille[fault as usize]
     }
 
-    /// Whether the fault occurs now.
+    /// Decides whether the fault occurs now, and counts it if so.
     pub fn strike(&mut self, fault: Fault, dice: &mut Dice) -> bool {
         let strikes = self.rate(fault) > 0 && dice.per_mille(self.rate(fault));
         self.struck[fault as usize] += u64::from(strikes);

@@ -73,7 +73,7 @@ fn name(number: usize) -> RunId {
 impl RequestedRun {
     /// The run with this number, requested at the start and not cancelled.
     pub fn plainly(number: usize) -> Self {
-        // Every verdict reads the history of its system, and no system has ten thousand concurrent runs.
+        // Divide the runs among systems: every verdict reads the history of its system, and no system has ten thousand concurrent runs.
         let workflow = Workflow { name: format!("sim-{}", number / RUNS_OF_A_SYSTEM), ..workload::whole() };
         Self { run: name(number), workflow, after: 0, cancelled_after: None }
     }

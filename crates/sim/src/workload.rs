@@ -129,7 +129,7 @@ fn split(workflow: &mut Workflow, dice: &mut Dice) {
         workflow.checks.push(Check { name: name.to_owned(), benchmark: benchmark.clone(), needs, limit });
     }
     if let Some(ClusterSpec::Rent(system)) = &workflow.cluster {
-        // From a copy, so that the seeds of workflows without a budget keep their decisions.
+        // Draw the budget from a copy of the generator, so that the seeds of workflows without a budget keep their decisions.
         workflow.cost = cost(system.nodes(), &mut dice.clone());
     }
     if dice.once_in(4) {
@@ -141,7 +141,7 @@ fn split(workflow: &mut Workflow, dice: &mut Dice) {
 
 /// A budget that pays for 3 to 25 minutes of the cluster: it ends some runs in each of their checks. `None` for most workflows.
 fn cost(nodes: u32, dice: &mut Dice) -> Option<ClusterCost> {
-    // One unit of currency for each second of a node.
+    // Each node costs one unit of currency per second.
     const NODE_HOUR: Money = Money::from_micros(3_600_000_000);
     let seconds = 180 + dice.below(1_320);
     dice.once_in(3).then(|| ClusterCost {
@@ -152,7 +152,7 @@ fn cost(nodes: u32, dice: &mut Dice) -> Option<ClusterCost> {
     })
 }
 
-/// Bus bandwidth at 64 bytes, GB/s: below that of any good node, above that of any slow one.
+/// Limit of the bus bandwidth at 64 bytes, GB/s: every good node is above it, every slow node below.
 const SLOW: f64 = 0.003;
 
 pub fn requested(workflow: Workflow) -> Fact {

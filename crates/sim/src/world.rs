@@ -188,7 +188,7 @@ impl WorldState {
 pub struct Sleep {
     world: Arc<SimWorld>,
     until: i64,
-    /// Id of its timer, once it exists.
+    /// Id of the timer of this wait, once the timer exists.
     ticket: Option<u64>,
 }
 

@@ -74,7 +74,7 @@ pub fn list(root: &Path) -> io::Result<FileListing> {
                 break;
             }
             left -= 1;
-            // Metadata of the entry itself rather than of a link's target.
+            // Read the metadata of the entry itself, not of a link's target.
             let Ok(found) = entry.metadata() else { continue };
             if found.is_file() {
                 let identity = (found.dev(), found.ino());
@@ -130,7 +130,7 @@ pub fn open_file(root: &Path, name: &str) -> io::Result<File> {
     for part in folders {
         at = openat(at.as_fd(), *part, folder | OFlags::NOFOLLOW, Mode::empty()).map_err(link)?;
     }
-    // Opening a pipe would block.
+    // Without `NONBLOCK`, opening a pipe would block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(at.as_fd(), *file, flags, Mode::empty()).map_err(link)?);
     if !file.metadata()?.is_file() {

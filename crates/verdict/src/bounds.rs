@@ -92,7 +92,7 @@ fn factor(table: &Table) -> Option<f64> {
 pub struct Bounds<'a> {
     /// Floors of the criteria, or of the line rate if the criteria have none for the measurement.
     pub floors: Vec<Floor>,
-    /// The published curve, possibly scaled to the number of ranks; its source then states the scaling.
+    /// The published curve, possibly scaled to the number of ranks; the source of the curve then states the scaling.
     pub reference: Option<Cow<'a, Reference>>,
     /// Highest bus bandwidth that the network permits, GB/s.
     pub limit: Option<f64>,
@@ -109,7 +109,7 @@ impl<'a> Bounds<'a> {
         let exact =
             criteria.references.iter().find(|reference| subject.is(reference.collective, reference.ranks));
         let reference = exact.map(Cow::Borrowed).or_else(|| nearest(subject, criteria).map(Cow::Owned));
-        // A curve without a measured point is not a bound.
+        // A curve is a bound only if the run measured at least one of its sizes.
         let measured = |reference: &Cow<'_, Reference>| {
             reference.points.iter().any(|at| subject.sizes.iter().any(|size| same_size(*size, at.size_bytes)))
         };

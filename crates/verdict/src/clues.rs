@@ -109,7 +109,7 @@ impl Clues {
         }
     }
 
-    /// Replaces the names of hosts by those of their nodes. Texts of lines are unchanged.
+    /// Replaces the names of hosts by the names of their nodes. Texts of lines are unchanged.
     pub fn name_nodes(&mut self, nodes: &NodesOfHosts) {
         let signs = self.signs.values_mut();
         for occurrences in signs.chain(self.networks.values_mut()).chain(self.interfaces.values_mut()) {

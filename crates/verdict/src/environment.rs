@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Reason, Unequal, Verdict, measurement::NodesOfHosts};
 
-/// Maximum distinct variables, values of a variable, and hosts of a value.
+/// Maximum number of distinct variables, of values per variable, and of hosts per value.
 const MAX_ENTRIES: usize = 4096;
 /// Maximum differences in a reason.
 const MAX_SHOWN: usize = 5;

@@ -35,7 +35,7 @@ pub fn reasons(
     reasons.extend_from_slice(standard.learned);
     if let Some(baseline) = standard.baseline {
         let against = against(table, fingerprint, baseline, standard);
-        // The pin does not affect the verdict, but is listed with any objection.
+        // If the comparison gives reasons, state the pin as well; it does not affect the verdict.
         if let (Some(pin), false) = (standard.pin, against.is_empty()) {
             reasons.push(Reason::new(Verdict::Pass, "PINNED", format!("the baseline is {pin}")));
         }

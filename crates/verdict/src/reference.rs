@@ -98,7 +98,7 @@ fn missing(table: &Table, at: &CurvePoint) -> Vec<f64> {
     halves.map(|half| 1.0 - half.busbw / at.busbw).collect()
 }
 
-/// Relation of a bandwidth to a reference that exceeds it by the fraction `below`.
+/// Compares a bandwidth with a reference in words; `below` is the shortfall as a fraction, negative above the reference.
 fn relation(below: f64) -> String {
     let percent = format!("{:.1}", 100.0 * below.abs());
     match percent.as_str() {

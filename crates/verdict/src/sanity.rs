@@ -230,7 +230,7 @@ fn hole(table: &Table) -> Option<String> {
             let sizes: Vec<u64> = table.rows.iter().map(|row| row.size_bytes).collect();
             let (before, after) = leap(&sizes)?;
             let (before, after) = (measurement::size(before), measurement::size(after));
-            Some(format!("between {before} and {after} a size of the series is missing"))
+            Some(format!("a size of the series is missing between {before} and {after}"))
         })
 }
 
@@ -297,8 +297,8 @@ fn values(
     }
 }
 
-/// The nodes of the table's ranks: as the table prints them, with the names of the scheduler. If it prints fewer than the cluster has, its
-/// header may be cut: then the nodes of the cluster are returned.
+/// The nodes of the table's ranks, as the table prints them, with the names of the scheduler. If the table prints fewer nodes than the
+/// cluster has, its header may be cut: then the nodes of the cluster are returned.
 fn nodes(table: &Table, evidence: &RunEvidence<'_>) -> Vec<String> {
     let known = |host: &String| match evidence.clues.nodes_of_hosts.get(host) {
         Some(nodes) => nodes.iter().cloned().collect(),

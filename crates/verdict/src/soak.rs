@@ -208,7 +208,7 @@ impl SoakValues {
         }
         let sign = if self.better == Better::Higher { -1.0 } else { 1.0 };
         let slope = slope(&self.points);
-        // The line through a sudden change exceeds the values.
+        // The line through a sudden change exceeds the values, so the change is limited to their range.
         let range = values().fold(f64::MIN, f64::max) - values().fold(f64::MAX, f64::min);
         let change = (sign * slope * (last - first)).min(range);
         let residuals = || self.points.iter().map(|(round, value)| value - slope * round);

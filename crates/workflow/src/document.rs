@@ -275,7 +275,7 @@ impl YamlDocument {
             let enclosing = self.value.pointer_mut(&pointer(outer));
             let removed = match (enclosing, last.strip_prefix('[').and_then(|last| last.strip_suffix(']'))) {
                 (Some(Value::Object(map)), None) => map.remove(last).is_some(),
-                // Other elements keep their numbers.
+                // A list element is not removed, so that the other elements keep their numbers.
                 (Some(Value::Array(_)), Some(_)) => false,
                 _ => false,
             };
@@ -287,7 +287,7 @@ impl YamlDocument {
         false
     }
 
-    /// Returns the field with the numbers of list elements instead of their names.
+    /// Sets the value at a path, creating enclosing fields. Returns the field with the numbers of list elements instead of their names.
     fn put<'p>(&mut self, path: impl Iterator<Item = &'p str>, value: Value) -> String {
         let mut place = &mut self.value;
         let mut field = String::new();
@@ -475,7 +475,7 @@ impl<'a> DocumentBuilder<'a> {
                 _ => return Err(broken(&span, field, "a key must be a string; write `name: value`")),
             };
             let child = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
-            // Report the position of the key rather than that of the value.
+            // Report the position of the key, not of the value.
             let length = on_one_line(&span);
             self.positions.entry(child.clone()).or_insert(FieldPosition {
                 at: position(&span),

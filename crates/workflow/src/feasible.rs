@@ -158,7 +158,7 @@ impl FeasibilityFindings {
         let criteria = &benchmark.criteria;
         let kind = system.and_then(|system| clusters::kind(system.kind()));
         if command.image.is_some() && kind.is_some_and(|kind| !kind.runs_containers()) {
-            let message = "applies to Kubernetes only; on other clusters the command names a program of the image or the node";
+            let message = "applies to Kubernetes only; remove it: on other clusters the command is a program of the run's image or of the node";
             self.add(FieldSource::Check(check), "image", false, message.to_owned());
         }
         if command.every == Every::Pair && system.is_some_and(|system| system.nodes() == 1) {
@@ -376,7 +376,7 @@ impl FeasibilityFindings {
             else {
                 continue;
             };
-            // Both lists contain a common name: report it once, at the first.
+            // A name that both lists contain is examined twice: report it once, at the first.
             if one != other && (deploy == one || !deployed.deploy.substitutions.contains_key(name)) {
                 let message = format!("`{one}` to deploy and `{other}` to destroy; write the same in both");
                 self.error(&format!("{field}.destroy.substitutions.{name}"), message);
@@ -427,7 +427,7 @@ fn ranks(system: &System) -> Option<u32> {
     layout(system).map(|(_, layout)| layout.nodes.saturating_mul(layout.ranks_per_node))
 }
 
-/// Sizes that nccl-tests prints, bytes: if every rank has its own part, it is rounded down to 16 bytes.
+/// Sizes that nccl-tests prints, bytes: if every rank has its own part, the part is rounded down to 16 bytes.
 fn measured(workload: &Workload, ranks: Option<u32>) -> Vec<u64> {
     let whole = matches!(
         workload.collective,
@@ -449,7 +449,7 @@ fn not_measured(bytes: u64, sizes: &[u64]) -> String {
     format!("{} is never measured; the nearest measured sizes are {near}", exact(bytes))
 }
 
-/// The first absolute bound of a criterion that states no unit, if only the output states it: `ib_write_bw` prints MiB/s or Gb/s.
+/// The first absolute bound of a criterion without a unit, if the unit is known only from the output: `ib_write_bw` prints MiB/s or Gb/s.
 fn without_unit(read: &OutputFormat, criterion: &MetricCriterion) -> Option<&'static str> {
     let is_printed = match read {
         // The unit of a key follows from its name.
@@ -470,7 +470,7 @@ fn without_unit(read: &OutputFormat, criterion: &MetricCriterion) -> Option<&'st
     stated.filter(|_| is_printed && criterion.unit.is_none())
 }
 
-/// Why the direction of a criterion is missing or contradicts the format's, if it does.
+/// Problem of a criterion's direction, which is missing or contradicts that of the format; `None` without a problem.
 fn direction(read: &OutputFormat, criterion: &MetricCriterion) -> Option<String> {
     let stated = match read {
         OutputFormat::Format(format) => {

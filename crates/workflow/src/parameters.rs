@@ -100,7 +100,7 @@ impl<'a> ValuesFile<'a> {
         unused.map(|name| self.document.problem(name, message(name))).collect()
     }
 
-    /// The document, if it states this substitution.
+    /// The values file, if it states this substitution.
     pub fn origin(&self, name: &str) -> Option<&'a YamlDocument> {
         self.document.value.get(name).map(|_| self.document)
     }

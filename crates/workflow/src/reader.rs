@@ -103,7 +103,7 @@ impl<'a> WorkflowReader<'a> {
         warnings
     }
 
-    /// The archives to upload, and all problems.
+    /// Returns the archives to upload, and all problems.
     pub(crate) fn finish(mut self) -> (Vec<SourceArchive>, Vec<FileProblem>) {
         self.problems.extend(self.values.iter().flat_map(ValuesFile::unused));
         (self.archives, self.problems)

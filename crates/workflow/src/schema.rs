@@ -272,7 +272,7 @@ impl<'a> Explain<'a> {
         context: &[Vec<ValidationError<'static>>],
         error: &ValidationError<'static>,
     ) {
-        // `Option<T>` is T or null: the problem is that of T.
+        // `Option<T>` is T or null: report the problem of T.
         let context: Vec<_> =
             context.iter().filter(|branch| !branch.iter().all(|error| self.wants_null(error))).collect();
         if let [branch] = context[..] {
@@ -373,7 +373,7 @@ fn meant(found: &Value, options: &[String]) -> Option<String> {
     found.into_iter().find_map(|name| nearest(name, options())).map(|name| format!("did you mean `{name}`?"))
 }
 
-/// A schema's type in words.
+/// The types of a schema in words.
 fn kinds(types: &Value) -> String {
     let word = |name: &str| match name {
         "string" => "text",

@@ -78,7 +78,7 @@ pub(crate) fn corrected(found: &Value, schema: &Value) -> Option<String> {
     Some(format!("write {fits}"))
 }
 
-/// Sizes and times in usual spellings: `16 MiB`, `8gb`, `90 seconds`, `10 minutes`.
+/// Converts usual spellings of sizes and times, such as `16 MiB`, `8gb`, `90 seconds` and `10 minutes`.
 fn units(text: &str) -> String {
     let compact = text.replace(' ', "");
     let digits = compact.chars().take_while(char::is_ascii_digit).count();
@@ -101,7 +101,7 @@ fn units(text: &str) -> String {
     format!("{number}{unit}")
 }
 
-/// Lower-case letters, digits and `-`, beginning with a letter.
+/// Converts a text to a name: lower-case letters, digits and `-`, beginning with a letter.
 fn as_name(text: &str) -> String {
     let name: String =
         text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

@@ -270,7 +270,7 @@ fn left_out(mut files: Vec<LeftOut>) -> Vec<LeftOut> {
 pub(crate) fn damaged(error: ArtefactError) -> PortError {
     match error {
         ArtefactError::Store(error) => PortError::transient(error),
-        // Class infrastructure permits another attempt of the stage, which writes under other names.
+        // The class `infrastructure` permits another attempt of the stage; that attempt writes under other names.
         ArtefactError::Damaged { .. } => {
             PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
         }

@@ -55,7 +55,7 @@ enum Over {
     Failed(Failure),
 }
 
-/// All tests and their result: content of `located.json`.
+/// Content of `located.json`: all tests and their result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SearchRecord {
     suspects: Suspects,
@@ -202,7 +202,7 @@ impl Locator {
             JobStatus::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
                 SweepOutcome::Broken { why: format!("{code}: {why}") }
             }
-            // Preempted or deleted for reasons outside the pair.
+            // The job was preempted or deleted for reasons outside the pair.
             JobStatus::Lost { code, why } => SweepOutcome::Void { why: format!("{code}: {why}") },
             JobStatus::Yielded { why } => SweepOutcome::Void { why },
             JobStatus::Ended(end) => {
@@ -274,7 +274,7 @@ impl Locator {
             links: located.links.iter().map(|link| [link.a.clone(), link.b.clone()]).collect(),
             undecided,
             tests: u32::try_from(ran.count()).unwrap_or(u32::MAX),
-            // GB/s only for nccl-tests: other programs measure in other units.
+            // Only nccl-tests measure in GB/s; the units of other programs differ.
             best_busbw: search.program.workload().and_then(|_| best_of(&pairs)),
             object: Artefacts::folder(id) + "located.json",
             retested: Vec::new(),

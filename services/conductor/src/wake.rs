@@ -25,8 +25,8 @@ use crate::turns::Turns;
 const RACES: u32 = 20;
 /// Maximum number of runs whose state is kept. A state takes about as much memory as its records.
 const STATES: usize = 1000;
-/// Maximum number of a run's last loads that are published concurrently, and of those that exist only in this process: each load reads the
-/// measurements of a check, and a cancelled soak may have 5,000 checks.
+/// Maximum number of a run's last loads that are published concurrently, and of published loads that exist only in this process. Each load
+/// reads the measurements of a check, and a cancelled soak may have 5,000 checks.
 const LAST_LOADS: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ pub enum WakeError {
 type CommandKey = (Stage, Attempt, Verb);
 type SentCommands = BTreeMap<RunId, Vec<(CommandKey, Timestamp)>>;
 
-/// A run's state, and the time of its ledger's listing.
+/// A run's state, and the time at which its ledger was listed.
 struct KnownState {
     state: RunState,
     listed_at: Timestamp,
@@ -85,7 +85,7 @@ struct Recorded {
     grew: bool,
 }
 
-/// The end of a run that this process published, with the loads after it.
+/// The end of a run that this process published, and the loads that follow the end.
 struct Ending {
     /// Loads that are not published yet.
     waiting: Vec<Command>,
@@ -379,7 +379,7 @@ impl Conductor {
     }
 }
 
-/// The state after all `loaded` records: from an earlier state of the run, or else from the first record.
+/// State after all `loaded` records: continues from `state` if its records are among them, otherwise starts from the first record.
 fn advance(state: Option<RunState>, loaded: &Loaded) -> Result<RunState, lifecycle::UnreadableLedger> {
     let known =
         |state: &RunState| usize::try_from(state.seq).ok().filter(|seq| *seq <= loaded.records().len());
@@ -411,7 +411,7 @@ fn used(state: &RunState, closed: &RunClosed) -> RunUsed {
     }
 }
 
-/// Evidence of a run about single nodes, as the index of runs derives their states from it (`run_index::nodes`).
+/// Evidence of a run about single nodes. The index of runs derives the states of nodes in the same way (`run_index::nodes`).
 fn node_results(state: &RunState) -> Vec<NodeResult> {
     let names: BTreeSet<_> = state.node_names().into_iter().collect();
     let judged = state.checks().filter_map(|check| state.verdict_of(check));

@@ -1,4 +1,5 @@
-//! `burnin-dashboard` as a process: its environment, and its pages over folders, which it does not change.
+//! Tests `burnin-dashboard` as a process: its environment, and pages over folders that the process does not
+//! change.
 
 use std::{fs, path::Path};
 
@@ -48,7 +49,7 @@ fn done(ledger: &Path, run: &str) {
 #[test]
 fn the_program_serves_its_pages_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    // More than one segment: a process with write access would store them.
+    // The runs fill more than one segment; a process with write access would store segments.
     for number in 0..140 {
         done(&folder.path().join("ledger"), &format!("nightly-{number}"));
     }

@@ -33,7 +33,7 @@ pub struct CatalogueEntry {
     pub path: PathBuf,
     /// Workflow with its settings for requests.
     pub offered: Offered,
-    /// Channels that it notifies.
+    /// Channels that the workflow notifies.
     pub notify: Vec<Notify>,
     /// Errors in the current file.
     pub problems: Vec<FileProblem>,
@@ -280,7 +280,7 @@ impl Catalogue {
 
 /// Whether the steps declare the substitution `_AGENT`, and the workflow leaves it empty.
 fn lacks_agent(system: &System) -> bool {
-    /// The part of the settings that deploys.
+    /// The settings field that describes the deployment.
     #[derive(Deserialize)]
     struct Deploying {
         deploy: BuildSpec,

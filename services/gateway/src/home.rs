@@ -54,7 +54,7 @@ async fn admit(
     }
     let user = access.user(request.headers());
     if let Some(code) = code(&request).filter(|_| method == Method::GET && path == "/") {
-        // A signed-in browser opens the page even with a used link.
+        // A browser that is already signed in opens the page even if the link was used before.
         return match (access.redeem(&code), user) {
             (Some(cookie), _) => signed_in(Some(cookie)),
             (None, Some(_)) => signed_in(None),

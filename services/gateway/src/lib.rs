@@ -140,7 +140,7 @@ impl Gateway {
         self.routes_beside(pages.routes())
     }
 
-    /// HTTP routes in addition to `pages`, for users, with the same authentication.
+    /// The routes for users in addition to `pages`. The pages require the same authentication.
     pub fn routes_beside(self: &Arc<Self>, pages: Router) -> Routes {
         let catalogue = Arc::clone(&self.catalogue);
         let about =
@@ -154,7 +154,7 @@ impl Gateway {
         }
     }
 
-    /// Only the webhooks, which are authenticated by signature: for a public address.
+    /// The routes of webhooks only, for a public address: webhooks are authenticated by their signature.
     pub fn hooks_alone(self: &Arc<Self>) -> Routes {
         Routes { open: github::route(self), alone: true, ..Routes::default() }
     }

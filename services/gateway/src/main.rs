@@ -24,7 +24,7 @@ struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Serves {
     Everything,
-    /// Only webhooks: for a public address.
+    /// Serves only webhooks, for a public address.
     Hooks,
 }
 

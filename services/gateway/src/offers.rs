@@ -35,7 +35,7 @@ impl From<StartError> for Why {
     }
 }
 
-/// The offer with the defaults of its kind of cluster in the settings.
+/// Fills the offer's settings with the defaults of its cluster kind.
 fn completed(offer: ClusterOffer) -> Result<ClusterOffer, String> {
     let wrong = |why: String| format!("payload of `{CLUSTER_OFFERED}`: system: {why}");
     let name = offer.kind();

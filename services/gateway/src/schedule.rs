@@ -70,7 +70,7 @@ impl Calendar {
         Ok(nights)
     }
 
-    /// Names of the marks of this month and the one before.
+    /// Names of the marks in the months of the last week: one or two months.
     async fn marks(&self, workflow: &str, now: Timestamp) -> Result<Vec<String>, StoreError> {
         let months: BTreeSet<_> = [now, back(now, WEEK)].iter().map(|at| month(*at)).collect();
         let mut names = Vec::new();

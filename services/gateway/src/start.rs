@@ -26,13 +26,13 @@ pub struct StartRequest {
     /// Idempotency key: requests with the same key start one run, regardless of the time between them.
     pub key: EventKey,
     pub workflow: String,
-    /// Overridden fields. Only those that the workflow lists in `parameters`.
+    /// Overridden fields; only fields that the workflow lists in `parameters` are allowed.
     pub set: BTreeMap<String, String>,
-    /// An externally built image, in place of the workflow's own. Only if the workflow lists `image` in `parameters`, or names
-    /// the image in `on.build`.
+    /// An externally built image, in place of the workflow's own image. Allowed only if the workflow lists `image` in `parameters`,
+    /// or names the image in `on.build`.
     pub image: Option<Image>,
-    /// An offered cluster and its source, in place of the workflow's own cluster. Only if the workflow accepts it in
-    /// `on.cluster`.
+    /// An offered cluster and its source, in place of the workflow's own cluster. Allowed only if the workflow accepts the cluster
+    /// in `on.cluster`.
     pub cluster: Option<(String, ClusterOffer)>,
     /// Cause, recorded with the run.
     pub trigger: Trigger,
@@ -310,7 +310,8 @@ impl StartRequest {
     }
 }
 
-/// Object of a request. A push may start several workflows, so the workflow is part of the name; a caller's key is used once.
+/// Name of the object that stores a request. A push may start several workflows, so the name depends on the workflow too; a caller's
+/// key starts only one.
 fn object(key: &EventKey, workflow: &str) -> String {
     let scope = if key.source.starts_with(CALLERS) { "" } else { workflow };
     let digest = hex::encode(digest(&[&key.source, &key.id, scope]));
@@ -325,13 +326,14 @@ fn run_id(key: &EventKey, workflow: &str) -> Result<RunId, model::InvalidId> {
     format!("{}-{}", workflow.trim_end_matches('-'), digest.get(..12).unwrap_or(&digest)).parse()
 }
 
-/// Whether the push was to the repository of a build: it has the same `owner/name`, or the trigger's address.
+/// Whether a push belongs to the source repository of a build: both have the same `owner/name`, or the trigger for the pushed
+/// repository has the address of the source.
 fn pushed_to(on: &Triggers, push: &Push, source: &SourceRepository) -> bool {
     let same_url = |on: &OnPush| on.concerns(&push.repository) && on.url.as_ref() == Some(&source.url);
     source.is_named(&push.repository) || on.push.iter().any(same_url)
 }
 
-/// Digest of the parts, each with its length: two different lists of parts do not have the same bytes.
+/// Digest of the parts. Each part is hashed with its length, so different lists have different bytes.
 pub(crate) fn digest(parts: &[&str]) -> Vec<u8> {
     let mut hash = Sha256::new();
     for part in parts {

@@ -4,8 +4,7 @@
 use model::Span;
 use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
 
-/// Maximum number of runs in a baseline. The baseline is then fixed: a moving baseline would hide a drift of its
-/// cluster.
+/// Maximum number of runs in a baseline. The baseline is then fixed: a moving baseline would hide a drift of the cluster.
 pub(crate) const MAX_RUNS: u32 = 20;
 /// Maximum number of later runs searched for a change.
 pub(crate) const SINCE: u32 = 200;
@@ -56,7 +55,7 @@ pub(crate) async fn each(
         return Ok(());
     }
     let listed = history.past(&PastQuery { measured: MeasurementKind::Nothing, ..wanted.clone() }).await?;
-    // Other runs may be between the oldest and the newest ones, so no answer has runs of both.
+    // Other runs may lie between the oldest and the newest runs, so no answer has runs of both groups.
     let (oldest, newest) = listed.split_at(listed.len().min(runs as usize));
     for mut rest in [oldest, newest] {
         while !rest.is_empty() {
@@ -111,7 +110,7 @@ mod tests {
         assert_eq!(Extent::of(10_000_000), Extent { runs: 20, of_answer: 1 });
     }
 
-    /// A warehouse with 1,000 passed runs of a fleet, which it generates when they are read. Run N was requested after N seconds.
+    /// A warehouse with 1,000 passed runs of a fleet. The runs are generated when they are read; run N was requested after N seconds.
     struct Fleet {
         nodes: u32,
         metrics: u32,
@@ -216,7 +215,7 @@ mod tests {
     async fn the_oldest_and_the_newest_runs_are_read_once_and_in_order() {
         let fleet = Fleet::of(1, 1);
         let names = |runs: Range<u32>| runs.map(|run| format!("run-{run:04}"));
-        // One answer; answers of 26 runs, with fewer runs in the last one; answers of one run.
+        // The cases: one answer; answers of 26 runs, the last of fewer; answers of one run.
         for (values, half) in [(8, 200), (5_000, 200), (200_000, 20)] {
             let mut read = Vec::new();
             each(&fleet, wanted(), values, |past| read.push(past.run)).await.unwrap();

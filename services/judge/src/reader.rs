@@ -15,7 +15,7 @@ use crate::pairs;
 #[derive(Clone, Debug)]
 pub struct LogReader {
     format: LogSource,
-    /// Part of the cluster with one start of the program.
+    /// Part of the cluster on which the program is started once.
     every: Every,
     /// Maximum number of rounds of pairs.
     rounds: Option<u32>,
@@ -219,7 +219,8 @@ impl CombinedLogs {
             whole.ended = whole.ended.worse(reading.ended);
             whole.append(reading);
         } else {
-            // On Kubernetes each pod has its own log: only that of the first rank has measurements, and each has evidence of its node.
+            // On Kubernetes each pod has a log: only the log of the first rank has measurements, and each log has evidence of the
+            // pod's node.
             whole.evidence.extend(reading.evidence);
             whole.first_error = whole.first_error.take().or(reading.first_error);
         }

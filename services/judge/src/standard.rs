@@ -31,11 +31,11 @@ pub struct Own {
     pub earlier: Vec<f64>,
     /// Levels of the metrics of every later run, oldest first, in the order of the baseline's fleets.
     pub earlier_metrics: Vec<Vec<Option<f64>>>,
-    /// Number of the baseline's first runs that define the healthy state; absent if a person chose all its runs.
+    /// Number of the baseline's first runs that define the healthy state; absent if a person chose all runs of the baseline.
     pub defining_runs: Option<usize>,
     /// The pin, if a person decided on the baseline.
     pub pin: Option<Pin>,
-    /// Reasons that concern the baseline itself: dropped runs, or the reason for its absence.
+    /// Reasons that concern the baseline itself: dropped runs, or the reason why no baseline exists.
     pub reasons: Vec<Reason>,
 }
 
@@ -158,7 +158,7 @@ fn learned(past: &[Past]) -> Own {
     let earlier = past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
     let reasons = left_out(&healthy[range.clone()], &out);
     let reasons = reasons.into_iter().collect();
-    // The later runs of the baseline passed before its level was known, so they are still searched for changes.
+    // The later runs of the baseline passed before the level was known, so these runs are searched for changes too.
     Own { baseline: Some(baseline), earlier, defining_runs: Some(FEWEST), reasons, ..Own::default() }
 }
 
@@ -340,12 +340,12 @@ mod tests {
                 .unwrap()
                 .starts_with("in the last 5 runs hpl.gflops is 1.5 % worse")
         );
-        // The same run after 24 healthy ones is a single run.
+        // After 24 healthy runs one slower run is no lasting change.
         let (_, judgement) = judged(&history(&runs[..24]).await, &run(&NODES, 0.985)).await;
         assert_eq!((judgement.verdict, reason(&judgement, "DRIFTED")), (Verdict::Pass, None));
     }
 
-    /// Seven nodes and an eighth one, which was replaced by a slower one.
+    /// A run of seven nodes and an eighth node, which a slower one may have replaced.
     fn with_eighth(is_new: bool, level: f64) -> Reading {
         let mut reading = run(&NODES[..7], level);
         let mut eighth = run(&[if is_new { 90 } else { 7 }], if is_new { 0.97 * level } else { level });

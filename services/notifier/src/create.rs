@@ -58,8 +58,8 @@ impl Notifier {
         self.write(&line, &state, &notices).await.map(drop)
     }
 
-    /// Decides the notices of an ended run once, after those of earlier runs of its system: the decision depends on the notices that each
-    /// channel received about them.
+    /// Decides the notices of an ended run once, after the notices of the system's earlier runs: the decision depends on the notices that
+    /// each channel received about those runs.
     pub(crate) async fn notify_ended(&self, run: &RunId) -> Result<(), CommandError> {
         if self.outbox.is_marked(run).await.map_err(CommandError::transient)? {
             return Ok(());

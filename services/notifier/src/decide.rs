@@ -48,8 +48,8 @@ const fn trouble(outcome: RunOutcome) -> Option<News> {
 pub struct NoticeSubject<'a> {
     /// Summary from the run index.
     pub line: &'a RunSummary,
-    /// The existing cluster that its workflow names; `None` if each run provisions one. Workflow name and cluster identify the
-    /// system.
+    /// The existing cluster that the run's workflow names; `None` if each run provisions a cluster. Workflow name and cluster identify
+    /// the system.
     pub cluster: Option<&'a str>,
     /// The push that started the run.
     pub push: Option<&'a Push>,
@@ -218,7 +218,7 @@ fn change(
     };
     let passed = before.iter().rposition(|(_, _, outcome)| *outcome == RunOutcome::Passed);
     let alike: Vec<_> = after(passed).iter().filter(|(_, _, before)| *before == outcome).collect();
-    // The first such run, whether or not the channel received a notice about it.
+    // The first failed run of this kind counts, whether or not the channel received a notice about it.
     let (since, first) = alike.first().map_or((ended, &line.run), |(since, first, _)| (*since, *first));
     let mut known = alike.iter().filter(|(_, run, _)| knows(run));
     let news = match known.next() {

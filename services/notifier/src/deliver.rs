@@ -1,4 +1,4 @@
-//! Delivers stored notices: each is repeated until its receiver accepts or refuses it, or it is too old.
+//! Delivers stored notices. A notice is sent again until the receiver accepts or refuses it, or the notice is too old.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl Notifier {
             DeliveryStatus::Wait(_) | DeliveryStatus::Busy(_) => return Ok(()),
             DeliveryStatus::Due(number) => number,
         };
-        // A hint without a notice: the notice may be about to be written.
+        // The notice may be absent, because its hint is written first.
         let Some(notice) = self.outbox.get(place).await? else { return Ok(()) };
         if place.channel == ENDED && !self.beginning_is_over(place).await? {
             return Ok(());
@@ -77,8 +77,8 @@ impl Notifier {
         self.note(&notice, number, reply).await
     }
 
-    /// Gives up the pending status: if it were sent after the final one, it would stay on the commit permanently. Returns
-    /// false while an attempt is in progress.
+    /// Gives up the pending status: a pending status sent after the final one would stay on the commit permanently.
+    /// Returns false while an attempt is in progress.
     async fn beginning_is_over(&self, place: &NoticeKey) -> Result<bool, StoreError> {
         let begun = NoticeKey { channel: BEGUN.to_owned(), ..place.clone() };
         if self.outbox.get(&begun).await?.is_none() {

@@ -19,7 +19,7 @@ impl FromStr for RunLink {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let web = text.starts_with("https://") || text.starts_with("http://");
-        // No characters that end a link in Slack's markup or in Markdown.
+        // Refuses characters that end a link in Slack's markup or in Markdown.
         let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>|()[]\"'`\\".contains(&byte));
         if web && plain && text.matches("{run}").count() == 1 {
             Ok(Self(text.to_owned()))

@@ -32,7 +32,7 @@ pub enum OutgoingMessage {
     Channel {
         kind: String,
         name: String,
-        /// Content as its kind wrote it.
+        /// Content as rendered for this kind of channel.
         content: String,
     },
 }

@@ -230,8 +230,8 @@ impl Outbox {
         self.0.remove(&place.hint()).await
     }
 
-    /// Records that all notices of a run's end are decided: of the channels in `listened`, those in `channels`
-    /// receive one.
+    /// Records that all notices of a run's end are decided. `listened`: channels with a decision; `channels`: those of them
+    /// that receive a notice.
     pub async fn mark(
         &self,
         run: &RunId,

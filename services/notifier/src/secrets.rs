@@ -20,7 +20,7 @@ const LONGEST: u64 = 16 << 10;
 pub struct SecretText(String);
 
 impl SecretText {
-    /// The text, only for sending it to its receiver.
+    /// The text, which may only be sent to its receiver.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -46,7 +46,7 @@ impl Notified {
         let seen = match noted {
             Err(error) => Err(error),
             Ok(()) if key.is_whole() => self.clusters.poll(&name).await.map(crate::poll_result),
-            // Only a teardown that was requested before has builds, so this continues it.
+            // A teardown has builds only after it was requested, so this call continues it.
             Ok(()) => match self.clusters.delete(&name).await {
                 Ok(deleted) => Ok(PollResult::Ended(Fact::ClusterDeleted(deleted))),
                 Err(PortError::Transient(_)) => Ok(PollResult::Running),
@@ -68,7 +68,7 @@ impl Handler for Notified {
         if event.ty() != Self::TAKES {
             return self.commands.handle(event).await;
         }
-        // The teardown of kept parts has another name than its command's cluster: the sweeper polls it.
+        // A teardown of kept parts is not named after the cluster of a command, so the sweeper polls it.
         let is_own = |key: &BuildKey| {
             key.command().stage == Stage::Cluster && (key.is_whole() || key.to_string().contains(".destroy-"))
         };

@@ -20,7 +20,7 @@ pub enum Fate {
         /// End of the grace period.
         until: Timestamp,
     },
-    /// No valid expiry label: a person has to check it.
+    /// The cluster has no valid expiry label: a person has to check the cluster.
     Unlabelled,
     /// Lease expired; not deleted, because the sweep is a dry run.
     Due,

@@ -16,7 +16,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Maximum number of rejections of a notice: more would only delay it.
+/// Maximum number of rejections of a notice: further rejections would only delay it.
 const REFUSED: usize = 2;
 
 /// Received notices: number by run, news and id.
@@ -157,7 +157,8 @@ impl Receiver {
     }
 }
 
-/// A run of this workflow that failed an hour ago, with a notice to the receiver, so that the next pass changes the result and is sent.
+/// Stores a run of this workflow that failed an hour ago and was notified to the receiver, so that the next pass is a change and causes
+/// a notice.
 pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) -> Result<(), String> {
     let run: RunId = format!("{workflow}-before").parse().map_err(|error| format!("{error}"))?;
     let value = json!({"name": workflow, "image": null, "cluster": null, "benchmark": null, "limits": Limits::default()});

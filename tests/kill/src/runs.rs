@@ -89,7 +89,7 @@ impl RunRequests {
         }
     }
 
-    /// Folder of a run's counts, by its workflow: each workflow has one run.
+    /// Folder of a run's counts, named after the workflow, because each workflow has one run.
     fn counts(&self, run: &RunId) -> PathBuf {
         let workflow = run.as_str().rsplit_once('-').map_or(run.as_str(), |(workflow, _)| workflow);
         self.folder.join("counts").join(workflow)

@@ -95,7 +95,8 @@ pub fn broken(plan: &TerraformPlan) -> Result<Vec<String>, String> {
             }
         }
     }
-    // The retention of the buckets is not locked: an account that may update a bucket can remove it (Google's page "Bucket Lock").
+    // The retention of the buckets is not locked: an account that may update a bucket can remove the retention (Google's page "Bucket
+    // Lock").
     for (bucket, who) in plan.retention.keys().flat_map(|bucket| members.iter().map(move |who| (bucket, who)))
     {
         if let Some(grant) =
@@ -113,7 +114,7 @@ pub fn broken(plan: &TerraformPlan) -> Result<Vec<String>, String> {
     Ok(broken)
 }
 
-/// A grant that allows one of a method's permissions. An insert needs only the first to create a new object.
+/// The address of a grant that allows one of a method's permissions. An insert needs only the first permission to create a new object.
 fn allowing(grants: &Grants, who: &str, method: &str, on: &Resource) -> Result<Option<String>, String> {
     for permission in permissions(method) {
         if let Some(grant) = grants.allowing(who, permission, on)?.first() {

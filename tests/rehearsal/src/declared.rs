@@ -28,7 +28,7 @@ const fn operation(
     OutsideOperation { account, method, from: (file, text) }
 }
 
-/// All operations. Each is on the project; a machine also acts as its account. Operations on single services follow in [`perform`].
+/// All operations on the project; a machine also acts as its account. Operations on single services follow in [`perform`].
 pub const OPERATIONS: [OutsideOperation; 5] = [
     operation("cluster-build", "compute.instances.insert", "workflows/a3-mega/deploy.py", "gcluster"),
     operation(

@@ -34,18 +34,18 @@ use crate::{
 
 /// Secret of GitHub's webhook.
 pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
-/// Differences between rehearsals.
+/// Settings in which rehearsals differ.
 #[derive(Clone, Copy)]
 pub struct RehearsalSettings {
-    /// Whether the stand-ins have the stricter of two behaviors where no page of Google states one. Cloud Storage then checks the
+    /// Whether the stand-ins have the stricter of two behaviors where Google's pages leave both open. Strict: Cloud Storage checks the
     /// permission to overwrite before the precondition, and answers 403 instead of 412; it answers 403 for absent objects to accounts that
-    /// may not list the whole bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write.
-    /// Builder and provisioner also have no processor between requests, so they do not poll in the background.
+    /// may not list the whole bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write. If
+    /// strict, builder and provisioner also have no processor between requests, so they do not poll in the background.
     pub strict: bool,
-    /// Maximum number of deliveries before a message is a dead letter; without it, the plan's, whose pauses last an hour.
+    /// Maximum number of deliveries before a message becomes a dead letter. `None`: the plan's maximum; its pauses last an hour.
     pub deliveries: Option<u32>,
-    /// Every third message is delivered twice, and every fifth one again while its first delivery is in progress. A new grant has no effect
-    /// for some seconds. The receiver of notices rejects some of them.
+    /// Whether delivery is unreliable: every third message is delivered twice, every fifth one again while its first delivery is in
+    /// progress, a new grant has no effect for some seconds, and the receiver rejects some notices.
     pub unreliable: bool,
     /// Resend interval of commands without a result.
     pub resend: &'static str,
@@ -477,7 +477,7 @@ impl Rehearsal {
         })
     }
 
-    /// Starts the plan's periodic tasks, at a shorter interval than their own.
+    /// Starts the plan's periodic tasks, at shorter intervals than in the plan.
     fn schedule(&mut self) {
         let interval = self.settings.tasks;
         for task in self.plan.tasks.clone() {

@@ -1,5 +1,5 @@
-//! Executes the examples of docs/TRIGGERS.md on the running deployment: the cron line with `burnin`, both of gcloud, the Python and the Go
-//! program, and a build of a Cloud Build trigger. GitHub's webhook is part of each rehearsal.
+//! Executes the examples of docs/TRIGGERS.md on the running deployment: the cron line with `burnin`, both examples with gcloud, the Python
+//! and the Go program, and a build of a Cloud Build trigger. GitHub's webhook is part of each rehearsal.
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
@@ -57,7 +57,7 @@ impl fmt::Display for Examples {
     }
 }
 
-/// A value of the first example, `name: value`.
+/// Value of the first line `name: VALUE` in docs/TRIGGERS.md.
 fn value(name: &str) -> Result<&'static str, String> {
     let line =
         PAGE.lines().find_map(|line| line.trim_start_matches([' ', '-']).strip_prefix(&format!("{name}: ")));
@@ -145,7 +145,7 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<Examples
     });
     let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
 
-    // The configuration of an operator's terminal.
+    // Configures the terminal of an operator.
     let folder = rehearsal.folder().join("terminal");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let token = folder.join("access-token");
@@ -208,7 +208,7 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<Examples
         outcomes::closed(rehearsal, &ledger, count).await
     })
     .await?;
-    // The other commands of the operator's terminal, on the run that cron started.
+    // Executes the other commands of the operator's terminal on the run that cron started.
     let by_cron = states.iter().find(|(state, _)| state.workflow.name == "nightly");
     let by_cron = by_cron.ok_or("cron started no run")?.0.run.to_string();
     for (arguments, expected) in [

@@ -62,10 +62,10 @@ async fn kill(rehearsal: &Rehearsal, seed: u64) -> Result<u32, Failed> {
     Ok(kills)
 }
 
-/// Sends the requests until each is accepted, and every second one again: its response may have been lost. GitHub's administrator
+/// Sends each request until it is accepted, and every second request again, as after a lost response. GitHub's administrator
 /// redelivers a push. Returns the number of refused requests.
 async fn send(rehearsal: &Rehearsal) -> Result<usize, Failed> {
-    // Pushes first, because their runs take longest.
+    // Sends the pushes first, because their runs take longest.
     let mut requests: Vec<_> = (0..PUSHES).map(Request::Push).collect();
     requests.extend((0..EACH).flat_map(|number| [Request::Api(number), Request::Message(number)]));
     let (began, mut refused) = (Instant::now(), 0);
@@ -120,7 +120,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Fa
         workflows: [named("by-api", EACH), named("by-message", EACH), named("by-push", PUSHES)].into(),
         messages: EACH,
         pushes: PUSHES,
-        // An image of each run by the API; an image, a deployment and its removal of each push.
+        // A run by the API has one build, its image. A push has three: image, deployment and teardown.
         builds: EACH + 3 * PUSHES,
     };
     for number in 0..EACH {

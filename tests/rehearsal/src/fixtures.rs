@@ -12,9 +12,9 @@ use crate::deployment::Rehearsal;
 #[derive(Clone, Copy)]
 pub enum FixtureImage {
     None,
-    /// Pushed to a registry by a build.
+    /// A build pushes the image to a registry.
     Pushed,
-    /// Files that a build makes from the commit of a push.
+    /// A build makes the files from the commit of a push.
     FromCommit,
 }
 
@@ -115,7 +115,7 @@ impl FixtureFiles {
         Ok(Self { bucket, systems, deployed })
     }
 
-    /// Writes a workflow that notifies a channel. `triggers` is its `on`, or empty.
+    /// Writes a workflow that notifies a channel. `triggers`: the workflow's `on`, or empty.
     pub fn notifying(
         &self,
         rehearsal: &Rehearsal,
@@ -128,7 +128,7 @@ impl FixtureFiles {
         self.workflow(rehearsal, name, image, cluster, &more);
     }
 
-    /// Writes a workflow. `more` is its `on` and `notify`, or empty.
+    /// Writes a workflow. `more`: the workflow's `on` and `notify`, or empty.
     pub fn workflow(
         &self,
         rehearsal: &Rehearsal,
@@ -168,7 +168,7 @@ limits: {{image: 5m, cluster: 5m, job: 5m, logs: 5m, results: 5m, verdict: 5m, l
     pub fn scheduled(&self, rehearsal: &Rehearsal, name: &str) {
         let now = service::SystemClock.now().as_millis();
         let due = Timestamp::from_millis(now - now.rem_euclid(60_000) - 60_000);
-        // `2026-11-25T20:05:00Z`, as `5 20 25 11 *`.
+        // For example, `2026-11-25T20:05:00Z` becomes `5 20 25 11 *`.
         let text = due.to_string();
         let number = |from: usize| text.get(from..from + 2).unwrap_or("0").trim_start_matches('0').to_owned();
         let fields = [14, 11, 8, 5].map(number);
@@ -180,7 +180,7 @@ limits: {{image: 5m, cluster: 5m, job: 5m, logs: 5m, results: 5m, verdict: 5m, l
             hash.update(part);
         }
         let digest = hex::encode(hash.finalize());
-        // The gateway ignores times before it first read the schedule.
+        // The gateway ignores times before its first read of the schedule.
         let since = Timestamp::from_millis(due.as_millis() - 1000);
         let first = format!("schedules/{name}/since/{}.json", &digest[..12]);
         rehearsal.storage.put(&self.bucket, &first, json!({"since": since}).to_string());

@@ -20,10 +20,10 @@ use crate::{
     tokens::GOOGLE,
 };
 
-/// Header of the token that `gcloud run services proxy` adds. Cloud Run verifies it instead of the one in `Authorization`
+/// Header of the token that `gcloud run services proxy` adds. Cloud Run verifies this token instead of the token in `Authorization`
 /// (cloud.google.com/run/docs/authenticating/service-to-service).
 pub const BY_PROXY: &str = "x-serverless-authorization";
-/// Path that Google's front end answers itself. Start-up probes do not pass it.
+/// Path that Google's front end answers itself. Start-up probes reach the container without the front end.
 const RESERVED: &str = "/healthz";
 /// Maximum wait of a request for an instance.
 const QUEUE: Duration = Duration::from_secs(10);
@@ -39,15 +39,15 @@ pub enum RequestOrigin {
 /// A service of Cloud Run.
 #[derive(Clone)]
 struct InvokedService {
-    /// Whether only Google's services of the project reach it.
+    /// Whether the service has internal ingress: only Google's services of the project reach it.
     internal: bool,
     /// URL of the service, the audience of tokens.
     uri: String,
-    /// Concurrent requests of its instance.
+    /// Permits for concurrent requests of the instance.
     slots: Arc<Semaphore>,
     /// Maximum time of a request.
     timeout: Duration,
-    /// Port of its process, once it serves.
+    /// Port of the service's process, once the process serves.
     port: Option<u16>,
 }
 
@@ -128,7 +128,8 @@ impl Front {
         let url = format!("http://127.0.0.1:{port}{}", request.path);
         let method = request.method.parse().unwrap_or(reqwest::Method::GET);
         let mut sent = self.http.request(method, url).body(request.body);
-        // Cloud Run replaces the signature of the token that it verified (its page "Troubleshoot"), and forwards the other one.
+        // Cloud Run replaces the signature of a token that it verified in `Authorization` (its page "Troubleshoot"). If it verified the
+        // token of the proxy, it forwards `Authorization` unchanged.
         let without_signature = |token: &str| {
             let (claims, _) = token.rsplit_once('.').unwrap_or_default();
             format!("Bearer {claims}.SIGNATURE_REMOVED_BY_GOOGLE")

@@ -37,7 +37,7 @@ impl Resource {
         }
     }
 
-    /// A resource without a rule.
+    /// A resource for which the rehearsal has no rule.
     pub fn unknown(what: &str) -> Self {
         Self { policies: vec![what.to_owned()], attributes: Attributes::default() }
     }
@@ -79,7 +79,7 @@ impl Resource {
         Self::of("account", email)
     }
 
-    /// A dataset of BigQuery, also for its tables: no table has a policy.
+    /// A dataset of BigQuery. Tables have no policies, so requests for a table are checked on its dataset.
     pub fn dataset(name: &str) -> Self {
         Self::of("dataset", name)
     }
@@ -185,7 +185,7 @@ impl Grants {
         Ok(Self { all, roles })
     }
 
-    /// Other grants of the same roles.
+    /// Replaces the grants, and keeps the roles.
     pub fn with(&self, all: Vec<Grant>) -> Self {
         Self { all, roles: self.roles.clone() }
     }

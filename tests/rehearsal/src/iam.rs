@@ -67,7 +67,7 @@ pub struct Iam {
     log: Mutex<Log>,
     /// Time until a new grant has an effect.
     delay: Mutex<Duration>,
-    /// New grants, each with the time of its effect.
+    /// New grants, each with the time from which it has an effect.
     pending: Mutex<Vec<(Instant, Grant)>>,
     /// Callers that created the jobs of BigQuery, by the jobs' ids.
     jobs: Mutex<BTreeMap<String, String>>,

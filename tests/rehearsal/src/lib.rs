@@ -179,7 +179,7 @@ async fn load(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> Res
     Ok(())
 }
 
-/// Writes the objects of a failed rehearsal, and adds their folder to its error.
+/// Writes the objects of a failed rehearsal into a folder, and adds the folder to the error.
 fn finished<T>(outcome: Result<T, String>, rehearsal: &Rehearsal, context: &str) -> Result<T, String> {
     outcome.map_err(|why| {
         rehearsal.dump();
@@ -259,7 +259,8 @@ async fn whole(
     let began = Instant::now();
     let settings = RehearsalSettings { strict, ..RehearsalSettings::default() };
     let mut rehearsal = Rehearsal::new(plan.clone(), programs, folder, settings).await?;
-    // The right to read the sources of the first load is not effective yet. No page states whether the request or its job fails.
+    // Simulates a permission to read the sources that is not effective yet at the first load. No page states whether the request
+    // or its job fails.
     if strict {
         rehearsal.bigquery.fault(On::Job, Fault::Fails("accessDenied"));
     } else {
@@ -300,14 +301,14 @@ fn unneeded(grants: &[Grant], uses: &Uses, sole: &BTreeSet<String>) -> Vec<Strin
 
 /// Reintroduces known mistakes, each of which a rehearsal must find.
 async fn planted(plan: &TerraformPlan, programs: &Path, folder: &Path) -> Vec<String> {
-    // A grant below a prefix that does not cover lists, which are checked on the bucket.
+    // A grant with a prefix that does not apply to lists, because lists are checked on the bucket.
     let mut lists = plan.clone();
     for grant in &mut lists.grants.all {
         if let Some(GrantCondition::Any(parts)) = &mut grant.condition {
             parts.retain(|part| !matches!(part, GrantCondition::StartsWith(Attribute::ListPrefix, _)));
         }
     }
-    // Tokens for the endpoint instead of the service.
+    // Tokens with the endpoint instead of the service as audience.
     let mut pushes = plan.clone();
     for (_, _, audience) in pushes.subscriptions.iter_mut().filter_map(|of| of.push.as_mut()) {
         audience.push('/');
@@ -334,7 +335,7 @@ async fn planted(plan: &TerraformPlan, programs: &Path, folder: &Path) -> Vec<St
     [lists, pushes, tasks].into_iter().filter_map(Result::err).collect()
 }
 
-/// Grants with equal content: removing one grant removes the other grant as well.
+/// Errors about grants with equal content: the removal of one grant removes the other one as well.
 fn twice(grants: &[Grant]) -> Vec<String> {
     let mut first: BTreeMap<_, &str> = BTreeMap::new();
     let mut wrong = Vec::new();

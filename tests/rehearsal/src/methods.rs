@@ -12,19 +12,18 @@ use crate::grants::Resource;
 /// A permission on a resource.
 pub type Need = (&'static str, Resource);
 
-/// The file of permissions.
 #[derive(Deserialize)]
 struct MethodData {
     /// Permissions by method, from a public data set.
     methods: BTreeMap<String, Vec<String>>,
-    /// Requests that the data set lacks.
+    /// Requests that the data set lacks, from Google's pages.
     pages: BTreeMap<String, DocumentedRequest>,
 }
 
 #[derive(Deserialize)]
 struct DocumentedRequest {
     permissions: Vec<String>,
-    /// Google's page that states them.
+    /// Google's page that states the permissions.
     #[cfg_attr(not(test), expect(dead_code, reason = "only a test reads it"))]
     page: String,
 }
@@ -97,7 +96,7 @@ pub struct Call<'a> {
     pub is_of_another: bool,
 }
 
-/// The account of builds that name none.
+/// Account of builds that specify no account.
 pub const DEFAULT_ACCOUNT: &str = "default-compute@developer.gserviceaccount.com";
 
 /// Permissions that a request needs; `None` for unknown methods, which are refused.

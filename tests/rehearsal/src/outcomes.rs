@@ -187,7 +187,7 @@ fn ended(reply: &pubsub_standin::PubsubMessage) -> Option<String> {
     answer["ended"].is_object().then(|| answer["request"]["id"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Checks that all replies to a request name one run, and that its end was published as one event.
+/// Checks that all replies to a request name one run, and that the end of the run was published as one event.
 fn check_replies(requested: &Requested, replies: &[pubsub_standin::PubsubMessage], wrong: &mut Vec<String>) {
     let mut runs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut ends: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -240,8 +240,8 @@ fn builds(rehearsal: &Rehearsal, requested: &Requested, wrong: &mut Vec<String>)
     }
 }
 
-/// Checks that the benchmark of each deployed cluster ran once. A job may be submitted twice, if the agent was killed during its
-/// submission; then the second one ends before its benchmark.
+/// Checks that the benchmark of each deployed cluster ran once. If the agent is killed during the submission of a job, the job may be
+/// submitted twice; the second job then ends before its benchmark.
 fn benchmarks(rehearsal: &Rehearsal, states: &[(RunState, usize)], wrong: &mut Vec<String>) {
     let mut expected: Vec<_> = states
         .iter()

@@ -51,7 +51,6 @@ pub struct PlannedTask {
     pub uri: String,
     /// Address of the account that signs the requests.
     pub account: String,
-    /// Audience of the tokens.
     pub audience: String,
 }
 

@@ -152,7 +152,7 @@ fn job_in(api: GoogleApi, path: &[String]) -> Option<&str> {
     }
 }
 
-/// The denial of a create over an existing object; not recorded, because its precondition would refuse it as well.
+/// Denial of an upload that would replace an existing object. Not recorded, because the precondition refuses the upload as well.
 async fn overwrites(shared: &ProxyState, call: &Call<'_>) -> Option<Denial> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let (GoogleApi::Storage, "POST", ["upload", "storage", "v1", "b", bucket, "o"]) =
@@ -172,8 +172,8 @@ async fn overwrites(shared: &ProxyState, call: &Call<'_>) -> Option<Denial> {
     found.status().is_success().then(|| Denial { member: shared.member.clone(), permission, resource })
 }
 
-/// The denial of a read of an absent object by a caller that may not list the bucket. With `strict` also of a removal, and for a caller
-/// that may list only below a prefix; it is not recorded, because a list shows the caller that the object is absent.
+/// Denial of a read of an absent object by a caller that may not list its name. With `strict` also of a removal, and of a caller that
+/// may list only below a prefix; these denials are not recorded, because a list shows the caller that the object is absent.
 fn absent(shared: &ProxyState, call: &Call<'_>, status: StatusCode) -> Option<Denial> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let (GoogleApi::Storage, "GET" | "DELETE", 404, ["storage", "v1", "b", bucket, "o", name]) =

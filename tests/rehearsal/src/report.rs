@@ -34,10 +34,10 @@ agents of storage services do, so the rehearsal acts as they do and checks their
 of two public data sets (`tests/rehearsal/methods.json`, `roles.json`), and for the few requests that these lack those of Google's pages.
 ";
 
-/// A row without its permissions: member, resource, role.
+/// Identity of a table row: member, resource, role.
 type GrantRow = (String, String, String);
 
-/// Rows with the used permissions of the grant.
+/// Table rows, each with the permissions that requests used.
 pub type Rows = BTreeMap<GrantRow, BTreeSet<String>>;
 
 /// The name of a member in the table.
@@ -87,7 +87,7 @@ fn resource(grant: &Grant) -> String {
 
 fn below(condition: &GrantCondition) -> String {
     match condition {
-        // The prefix of lists repeats that of names.
+        // The condition on lists has the same prefix as the condition on names.
         GrantCondition::Any(parts) => {
             let names = parts
                 .iter()

@@ -1,4 +1,4 @@
-//! Requests of runs, as their callers send them: by the API, a message and a push.
+//! Requests for runs, as callers send them: by the API, a message and a push.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub async fn browser(
     ];
     let body = if body.is_null() { Vec::new() } else { body.to_string().into() };
     let request = Invocation { method, path, headers, body };
-    // A program that forwards this header as well must not change the identity.
+    // A program may forward another token in `Authorization`, which must not change the identity.
     let other = GOOGLE.token("eve@example.com", GCLOUD);
     rehearsal.front.invoke(RequestOrigin::Internet, Some(&other), "burnin-gateway", request).await
 }
@@ -94,7 +94,7 @@ pub fn commit(number: usize) -> String {
     format!("{number:0>8x}{}", "b".repeat(32))
 }
 
-/// Delivers a push of GitHub, signed.
+/// Delivers a signed GitHub push webhook.
 ///
 /// # Errors
 /// Returns an error if the response has no status of success.

@@ -202,7 +202,7 @@ pub async fn install_agents(rehearsal: &Rehearsal, installed: &mut BTreeSet<Stri
 }
 
 /// Installs an agent on a deployed cluster as workflows/a3-mega/agent.py does: in the project of the cluster the account of the steps
-/// creates a subscription to Burnin's topic, and lets the agent pull it. The agent's other rights are those of the plan.
+/// creates a subscription to Burnin's topic, and lets the agent pull it. The plan grants the agent's other permissions.
 async fn install_agent(rehearsal: &Rehearsal, cluster: &str) -> Result<(), Failed> {
     let account = format!("nodes@{PROJECT}.iam.gserviceaccount.com");
     let steps = member(&format!("burnin-cluster-build@{PROJECT}.iam.gserviceaccount.com"));
@@ -273,7 +273,7 @@ async fn dashboard(rehearsal: &Rehearsal, path: &str, expected: &str) -> Result<
     Ok(())
 }
 
-/// Sends a request of a page as the operator's browser does.
+/// Sends a request from a page, as the operator's browser does.
 ///
 /// # Errors
 /// Returns an error if the response status is not 2xx.
@@ -283,7 +283,8 @@ async fn on_a_page(rehearsal: &Rehearsal, method: &str, path: &str, body: &Value
     if (200..300).contains(&status) { Ok(text) } else { Err(format!("{method} {path}: {status}: {text}")) }
 }
 
-/// Starts a run with the form of the gateway's page. The same request of another site, or of a user who is not an operator, is refused.
+/// Starts a run with the form of the gateway's page. The same request from another site, or from a user who is not an operator, is
+/// refused.
 async fn start_on_a_page(rehearsal: &Rehearsal) -> Result<String, Failed> {
     let page = on_a_page(rehearsal, "GET", "/", &Value::Null).await?;
     if !page.contains(r#"data-begin="/api/v1/runs""#) || !page.contains("by-api") {
@@ -309,7 +310,7 @@ async fn start_on_a_page(rehearsal: &Rehearsal) -> Result<String, Failed> {
     Ok(run)
 }
 
-/// Pins the run as the reference with the form of its page, and releases the pin. The history names the operator.
+/// Pins the run as the reference with the form of the run's page, and releases the pin. The history names the operator.
 async fn pin_on_a_page(rehearsal: &Rehearsal, run: &str) -> Result<(), Failed> {
     let shown = api(rehearsal, "GET", &format!("/api/v1/runs/{run}"), "", &Value::Null).await?;
     if shown["trigger"]["by"] != members::OPERATOR_EMAIL {
@@ -397,7 +398,7 @@ pub async fn tokens(rehearsal: &Rehearsal) -> Result<usize, Failed> {
             let request = Invocation { method: "GET", path: "/about", headers: Vec::new(), body: Vec::new() };
             rehearsal.front.invoke(RequestOrigin::Project, token, &service.name, request).await.0
         };
-        // An account of the project without the role.
+        // The agent's account belongs to the project, but lacks the role.
         let agent = format!("burnin-agent-c-1@{PROJECT}.iam.gserviceaccount.com");
         let mut expected =
             vec![("the right token", Some(GOOGLE.token(account, &service.uri).to_string()), 200)];

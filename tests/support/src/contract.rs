@@ -20,7 +20,7 @@ pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 /// Poll interval of a service under test.
 pub const LOOK: Span = Span::from_secs(1);
 
-/// A service, its bus and its clock.
+/// A service with a recording bus and a manual clock.
 pub struct TestedService {
     name: &'static str,
     handler: Arc<dyn Handler>,

@@ -26,9 +26,9 @@ ln -s pts/ptmx "$all/dev/ptmx"
 ln -s /proc/self/fd "$all/dev/fd"
 for stream in stdin:0 stdout:1 stderr:2; do ln -s "/proc/self/fd/${stream#*:}" "$all/dev/${stream%:*}"; done
 for ((i = 0; i < gpus; i++)); do mknod -m 666 "$all/dev/nvidia$i" c 1 3; done
-# A new machine: no Slurm configuration, no systemd, no other host's name.
+# Makes this a new machine: no Slurm configuration, no systemd, no name of another host.
 rm -rf "$all"/etc/munge/munge.key "$all"/etc/slurm/*.conf "$all/sbin/init" "$all"/var/lib/slurm/*/*
-# Services with a unit file; init scripts run the services of Debian's packages.
+# systemd.py runs services with a unit file; init scripts run the services of Debian's packages.
 for tool in systemctl journalctl; do install -m 755 "${0%/*}/systemd.py" "$all/usr/local/bin/$tool"; done
 echo "$name" >"$all/etc/hostname"
 echo "$dir/up" >"$all/etc/bed"

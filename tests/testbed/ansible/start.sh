@@ -18,7 +18,7 @@ die() { echo "start.sh: $*" >&2; exit 1; }
 [[ ! -e $dir/up ]] || die "$dir is in use: run stop.sh first"
 mkdir -p "$dir"/{ssh,log,pid,root,shared}
 chmod 755 "$dir" "$dir"/{ssh,shared}
-# Owned by `ops`, which host.sh creates.
+# The folder belongs to `ops`, which host.sh creates.
 chown 10007 "$dir/shared"
 prefix=ab$$
 printf 'prefix=%q hosts=%q\n' "$prefix" "${hosts[*]}" >"$dir/up"

@@ -25,10 +25,10 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 SWITCHES = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
             "--disable-component-update", "--disable-sync", "--hide-scrollbars"]
 LONGEST = 120
-# Number of runs, and the limit of a page's transferred bytes.
+# Number of runs, and the maximum number of bytes that a page transfers.
 RUNS, HEAVY = 10_000, 200 << 10
-# A page without runs, the limit of its first paint in milliseconds, and that of another page as a multiple. Measured: 30 ms and 3 times on
-# an idle host of two processors, 80 ms and 5 times beside ten busy processes.
+# A page without runs, the maximum time of its first paint in milliseconds, and the maximum time of another page as a multiple of it.
+# Measured: 30 ms and 3 times on an idle host of two processors, 80 ms and 5 times beside ten busy processes.
 EMPTY, PAINTED, TIMES = "/runs/nobody", 500, 10
 LOADS = 9
 AXE = next(Path(importlib.util.find_spec("axe_playwright_python").submodule_search_locations[0]).glob("axe.min.js")).read_text()
@@ -47,7 +47,7 @@ if (!window.followed) {
   document.addEventListener('keydown', (it) => { if (it.key === 'Tab' && window.stopped) it.preventDefault(); }, true);
 }
 """
-# Numbers of log lines are links for the mouse only: a user of the keyboard would have to pass a thousand of them.
+# Numbers of log lines are links for the mouse only: a keyboard user would have to pass a thousand links.
 REACHED = "a[href]:not([tabindex='-1']), button:enabled, input:enabled:not([type=hidden]), select, summary, [tabindex='0']"
 
 
@@ -239,7 +239,7 @@ def by_mouse(person):
     person.wait.until(lambda _: "q=out" in driver.current_url)
     lines = driver.find_elements(By.CSS_SELECTOR, "ol.log li")
     assert lines and all("out of bounds" in line.text.lower() for line in lines), person.text()
-    # The line in its context: highlighted, and as high as its text.
+    # A link shows the line in its context, highlighted, and as high as its text.
     lines[0].find_element(By.CSS_SELECTOR, "a").click()
     person.wait.until(lambda _: "#L" in driver.current_url and "q=" not in driver.current_url)
     target = person.find("ol.log li:target")

@@ -25,7 +25,7 @@ rm -rf "$bed/tree"
 
 bash "$here/debian.sh" "$bed/tree" bash dash coreutils grep hostname openssh-client openssh-server openmpi-bin python3 python3-mpi4py util-linux
 ln -sf dash "$bed/tree/usr/bin/sh"
-# Sixteen ranks on a few cores: waiting ranks yield.
+# Waiting ranks yield, because sixteen ranks share a few cores.
 echo "mpi_yield_when_idle = 1" >>"$bed/tree/etc/openmpi/openmpi-mca-params.conf"
 cp "$here/programs/nvidia-smi" "$bed/tree/usr/bin/"
 mkdir -p "$bed/tree/third_party/nccl-tests/build"

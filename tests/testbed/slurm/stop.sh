@@ -6,7 +6,8 @@ dir=${BED_DIR:?} prefix= nodes=0
 [[ -e $dir/run/up ]] && . "$dir/run/up"
 # Reads the state from /proc, because without a reaper `kill -0` succeeds for ended daemons.
 alive() { local state; state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null); [[ -n $state && $state != Z ]]; }
-# Processes of this bed's jobs have its configuration and a job id in their environment; step daemons run in its folder.
+# Processes of this bed's jobs have the bed's configuration and a job id in their environment; step daemons run in the bed's
+# folder.
 ranks() { grep -lzF "SLURM_CONF=$dir/etc/slurm.conf" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
   grep -qz '^SLURM_JOB_ID=' "$file" 2>/dev/null && { file=${file#/proc/}; echo "${file%/environ}"; }; done; }
 steps() { local process; for process in /proc/[0-9]*; do
@@ -14,7 +15,7 @@ steps() { local process; for process in /proc/[0-9]*; do
     echo "${process#/proc/}"; done; }
 mapfile -t pids < <(ranks; steps)
 ((${#pids[@]} == 0)) || kill -9 "${pids[@]}" 2>/dev/null
-# First nodes, then the controller, then its services: a node would wait for an ended controller.
+# Ends the nodes first, then the controller, then the controller's services: a node would wait for an ended controller.
 for files in "$dir"/run/slurmd.*.pid "$dir"/run/slurmctld.pid "$dir"/run/slurmdbd.pid "$dir"/run/mariadbd.pid "$dir"/run/munged.pid; do
   [[ -s $files ]] || continue
   pid=$(<"$files")

@@ -146,12 +146,13 @@ def make(world, blueprint, mine, half):
     if "cluster" in kind:
         if "image" not in world.things or values["instance_image"]["name"] not in world.things["image"]:
             return f"Error: Error resolving image name '{values['instance_image']['name']}': Could not find image"
-        # Slurm's bucket: its name does not begin with the deployment's (slurm_files.tf of the controller module).
+        # The name of Slurm's bucket does not begin with the deployment's name (slurm_files.tf of the controller
+        # module).
         add("bucket", f"slurm-{short}", labels=labels)
         add("instance template", f"{short}-controller-2024")
         for machine in ("controller", "login-001"):
             add("instance", f"{short}-{machine}", labels=labels, zone=values["zone"])
-        # Nodes that the controller starts are in no Terraform state.
+        # Terraform's state does not contain the nodes that the controller starts.
         for number in range(values["node_count"]):
             world.add("resource policy", f"{short}-gpu-{number}", region=values["region"])
             world.add("instance", f"{short}-gpu-{number}", labels=labels, zone=values["zone"], scheduling=values["instance_properties"]["scheduling"])

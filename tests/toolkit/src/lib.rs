@@ -1,5 +1,5 @@
 //! A simulated cloud in a folder: its resources, the recorded calls and the injected faults. The programs of
-//! `tests/testbed/toolkit` read and write it.
+//! `tests/testbed/toolkit` read and write the folder.
 
 use std::{
     fs, io,
@@ -50,7 +50,7 @@ impl Cloud {
         let programs = repository("tests/testbed/toolkit/bin");
         let path = std::env::var("PATH").unwrap_or_default();
         [
-            // The system's Python precedes that of a version manager, which takes 200 ms to start.
+            // The system's Python comes first, because a version manager's Python takes 200 ms to start.
             format!("PATH={}:/usr/bin:{path}", programs.display()),
             format!("TOOLKIT_WORLD={}", self.path().display()),
         ]

@@ -41,7 +41,7 @@ impl GroupLog {
     }
 }
 
-/// Nodes that the log names: those of the ranks of nccl-tests.
+/// Nodes of the ranks that a log of nccl-tests names.
 ///
 /// # Errors
 /// Returns an error if the log names none.

@@ -37,7 +37,7 @@ use crate::{
 #[exclude = "dgx-slurm-perf/state*"]
 struct RepositoryFiles;
 
-/// Embedded separately: the patterns above exclude `pins.json` together with the files that runs write into its folder.
+/// `pins.json` is embedded separately: the patterns above exclude it together with the files that runs write into the same folder.
 const A4_PINS: (&str, &[u8]) = (
     "a4-gke-testbed/cluster/pins.json",
     include_bytes!("../../../../workflows/a4-gke-testbed/cluster/pins.json"),
@@ -414,7 +414,7 @@ fn filled(text: &str, workflow: &str, examples: &[(&str, &str)], project: Option
     if !examples.is_empty() {
         new += "# Replace every EXAMPLE: a run with one of them fails when it deploys.\n";
     }
-    // The header of the shipped file describes copying it, so it is omitted.
+    // The header of the shipped file describes how to copy the file, so the header is omitted.
     let mut lines = text.lines().peekable();
     while lines.next_if(|line| !line.starts_with("# A name that begins with _")).is_some() {}
     for line in lines {

@@ -1,4 +1,4 @@
-//! Output of running jobs for the dashboard: read from the cluster while it is written, without secrets.
+//! Output of running jobs for the dashboard: read from the cluster while the jobs write it, without secrets.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -59,7 +59,7 @@ struct Tail {
 struct TailedFile {
     read: u64,
     redactor: Redactor,
-    /// Bytes of the last line, which is not complete.
+    /// Bytes of the incomplete last line.
     begun: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Hardware evidence of the nodes, taken in real pods. The GPUs are simulated by an `nvidia-smi`; the kernel log is that of the host.
+//! Hardware evidence of the nodes, taken in real pods. An `nvidia-smi` simulates the GPUs; the kernel log is the host's.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn one_process_on_each_node_collects_evidence_that_is_judged() {
     let bed = KubernetesBed::new();
     let image = bed.image("image-evidence");
     passed(&bed.run(WORKFLOW, &[&image]).output().unwrap());
-    // The scheduler's names of the nodes, not the names of the pods.
+    // The evidence has the scheduler's names of the nodes, not the names of the pods.
     let log = bed.kept("benchmark.log") + &bed.kept("node-1.log");
     for moment in ["before", "after"] {
         assert_eq!(nodes_with_evidence(&log, moment), ["n1", "n3"], "{moment}: {log}");

@@ -40,7 +40,7 @@ struct MayDrain<'a>(&'a KubernetesBed);
 
 impl<'a> MayDrain<'a> {
     fn new(bed: &'a KubernetesBed) -> Self {
-        // The same binding as in workflows/a4-gke-testbed/rbac.yaml.
+        // This binding is the one in workflows/a4-gke-testbed/rbac.yaml.
         bed.kubectl("create clusterrolebinding burnin-drain --clusterrole=burnin-drain --serviceaccount=burnin:burnin");
         Self(bed)
     }

@@ -1,4 +1,4 @@
-//! Runs that yield to other jobs: the real scheduler and the real Kueue preempt their pods.
+//! Runs that yield to other jobs: the real scheduler and the real Kueue preempt the pods of these runs.
 
 use std::{process::Output, time::Duration, time::Instant};
 
@@ -17,7 +17,7 @@ impl<'a> Shared<'a> {
     fn new(bed: &'a KubernetesBed) -> Self {
         let shared = Self(bed);
         bed.create(&class_of_the_workflow());
-        // The same binding as in workflows/a4-gke-testbed/rbac.yaml.
+        // This binding is the one in workflows/a4-gke-testbed/rbac.yaml.
         bed.kubectl("create clusterrolebinding burnin-yields --clusterrole=burnin-yields --serviceaccount=burnin:burnin");
         shared
     }

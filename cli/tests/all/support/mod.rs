@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The quickstart's benchmark, compiled once: every test is a separate process, and they share the folder.
+/// The quickstart's benchmark, compiled once: every test is a separate process, and all tests share the folder.
 pub fn bench() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows/quickstart");
     let source = folder.join("collective_perf.rs");
@@ -241,6 +241,7 @@ pub fn signal(signal: &str, pid: u32) {
 }
 
 /// `workflows/kubernetes-cpu.yaml` for two nodes, adapted as a user would, in a folder of workflows.
+#[cfg(feature = "kubernetes")]
 pub fn workflows_for_kubernetes(folder: &Path, settings: &[(&str, &str)]) {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
     fs::create_dir_all(folder.join("criteria")).unwrap();

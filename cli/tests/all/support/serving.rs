@@ -55,7 +55,7 @@ impl Up {
         (head[9..12].parse().unwrap(), body.to_owned())
     }
 
-    /// A stream of events, after its head; a read waits three seconds.
+    /// A stream of events, positioned after the response head; a read waits at most three seconds.
     pub fn open(&self, path: &str) -> BufReader<TcpStream> {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();

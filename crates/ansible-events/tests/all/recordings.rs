@@ -46,7 +46,7 @@ fn an_unreachable_host_is_reported() {
     assert_eq!(findings.hosts["dgx3"], counts(0, 0, 0, 1, 0));
 }
 
-/// Ansible ends with exit code 4 without the failure; the events contain it.
+/// Ansible's exit code 4 reports only the unreachable host; the events also contain the failure.
 #[test]
 fn a_failure_is_reported_in_addition_to_an_unreachable_host() {
     let findings = found("failed-and-unreachable");
@@ -86,7 +86,7 @@ fn the_chunks_of_the_stream_do_not_affect_the_findings() {
     }
 }
 
-/// The steps of a build are in one log, among other tools' lines.
+/// One log contains several Ansible runs, the steps of a build, between lines of other tools.
 #[test]
 fn consecutive_runs_are_combined() {
     let mut log = b"Starting step 0\nPLAY [x]\n".to_vec();
@@ -102,7 +102,8 @@ fn consecutive_runs_are_combined() {
     assert_eq!((half.runs, half.ended), (1, false));
 }
 
-/// Failures that are ignored, rescued, hidden, followed by an `always`, or of an item of a loop: only final failures are reported.
+/// The recording has failures that are ignored, rescued, hidden, followed by an `always`, or in an item of a loop. Only final failures are
+/// reported.
 #[test]
 fn ignored_and_rescued_failures_are_not_final() {
     let findings = found("dealt-with");

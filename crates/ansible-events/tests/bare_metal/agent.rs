@@ -35,7 +35,7 @@ pub fn is_installed(bed: &AnsibleBed) {
         "",
         "the agent is installed only on the controller"
     );
-    // The agent's other rights are Terraform's.
+    // Terraform grants the agent's other rights.
     let member = format!("serviceAccount:{ACCOUNT}");
     let right = format!("right roles/pubsub.subscriber on {SUBSCRIPTION} of {member}");
     assert_eq!(bed.cloud(), [right, format!("subscription {SUBSCRIPTION}")]);

@@ -154,7 +154,7 @@ fn the_defaults_are_the_same_everywhere() {
 #[ignore = "needs Python: .ci/ansible.sh"]
 fn an_agent_needs_more_parameters_and_gcloud() {
     let workspace = Workspace::new(GOOD).set("_AGENT", "/opt/burnin-agent");
-    // A PATH without gcloud.
+    // This `PATH` has no gcloud.
     let only = workspace.path().join("bin");
     std::fs::create_dir(&only).unwrap();
     std::os::unix::fs::symlink("/usr/bin/python3", only.join("python3")).unwrap();

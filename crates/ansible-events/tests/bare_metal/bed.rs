@@ -57,7 +57,7 @@ impl AnsibleBed {
             .set("_NCCL_TESTS_COMMIT", self.file("nccl-tests.commit").trim())
     }
 
-    /// A workspace that also deploys an agent. Its program is in the simulated cloud, and its credentials are on the controller.
+    /// A workspace that also deploys an agent. The simulated cloud has the agent's program, and the controller has the agent's credentials.
     pub fn workspace_with_agent(&self) -> Workspace {
         let program = self.0.join("cloud/gcs/programs/burnin-agent");
         self.workspace()
@@ -104,7 +104,7 @@ impl AnsibleBed {
         kinds.into_iter().flat_map(named).collect()
     }
 
-    /// Makes calls of gcloud fail: one line per call, an empty line for a call that succeeds.
+    /// Makes calls of this gcloud operation fail: one line per call, and an empty line for a call that succeeds.
     pub fn cloud_fault(&self, operation: &str, lines: &str) {
         std::fs::create_dir_all(self.0.join("cloud/faults")).unwrap();
         self.leave(&format!("cloud/faults/{operation}"), lines);

@@ -77,7 +77,7 @@ fn a_cluster_is_provisioned() {
     success_requires_a_complete_run(&bed);
 }
 
-/// A second run changes no host. Its key for ssh is a secret of the simulated cloud.
+/// A second run changes no host. The ssh key is a secret of the simulated cloud instead of a file.
 fn again(bed: &AnsibleBed) {
     let workspace =
         bed.workspace_with_agent().set("_SSH_KEY", "projects/my-project/secrets/dgx-ssh/versions/1");
@@ -98,7 +98,7 @@ fn success_requires_a_complete_run(bed: &AnsibleBed) {
         assert_eq!(code, Some(2), "{variables}: {output}");
         workspace.findings("validate").failure.unwrap().message
     };
-    // An unsupported type: Debian's Open MPI supports only PMIx.
+    // The MPI type `pmi2` is unsupported: Debian's Open MPI supports only PMIx.
     let message = why("mpi=pmi2");
     assert!(message.contains("expected 8 tasks, found 0"), "{message}");
     let message = why("gpu_probe=nvidia-smi");

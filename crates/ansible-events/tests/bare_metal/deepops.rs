@@ -75,7 +75,7 @@ fn the_age_of_the_checkout_selects_the_playbooks() {
         assert_eq!(calls(&folder), expected);
         let text = fs::read_to_string(folder.path().join("calls")).unwrap();
         let place = folder.path().canonicalize().unwrap();
-        // The playbook receives the variables as stated. Ansible changes from DeepOps' folder to that of the playbook.
+        // The playbook receives the variables as stated. Ansible changes from DeepOps' folder to the playbook's folder.
         let end = format!(" it's $(red) {}/playbooks", place.display());
         assert!(text.lines().all(|line| line.contains(&end)), "{text}");
         assert!(workspace.findings("deepops-cluster-0").good());

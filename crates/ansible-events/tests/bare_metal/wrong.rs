@@ -143,7 +143,7 @@ fn a_wrong_program_of_the_agent_is_reported_before_any_host_is_contacted() {
     let expected = format!("_AGENT: gs://programs/burnin-agent has the SHA-256 {right}, expected {wrong}");
     assert!(ran.log.contains(&expected), "{}", ran.log);
     assert!(workspace.played().is_empty());
-    // A program on this host, by its path.
+    // The parameter may also be the path of a program on this host.
     let file = workspace.path().join("program");
     std::fs::write(&file, "x").unwrap();
     let workspace = workspace.set("_AGENT", file.to_str().unwrap());

@@ -142,7 +142,7 @@ fn refusal(error: Error) -> RequestFailure {
     let never =
         |class| RequestFailure::Permanent(Failure::new(class, code, format!("Cloud Build: {message}")));
     match error.http_status_code() {
-        // Not a fault of the config, for example a quota of the project (google-github-actions/deploy-cloudrun#480).
+        // The config is not at fault: the cause may be a quota of the project (google-github-actions/deploy-cloudrun#480).
         Some(400) if code == "FAILED_PRECONDITION" => never(Class::Infrastructure),
         Some(400 | 404 | 412 | 413) => never(Class::Input),
         Some(401 | 403) => never(Class::Infrastructure),

@@ -54,7 +54,10 @@ fn matching(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         let path = path.map_err(|error| error.to_string())?;
         let real = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
         if !real.starts_with(root) {
-            return Err(format!("artifacts.objects.paths: {} leads out of the workspace", path.display()));
+            return Err(format!(
+                "artifacts.objects.paths: {} is outside the workspace; copy the file into it",
+                path.display()
+            ));
         }
         if real.is_file() {
             files.push(path);

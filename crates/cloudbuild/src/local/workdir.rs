@@ -15,7 +15,7 @@ pub(super) fn enter(workspace: &Path, dir: &Path) -> io::Result<PathBuf> {
             _ => here = here.canonicalize()?,
         }
         if !here.starts_with(&root) {
-            return Err(io::Error::other(format!("{} leads out of the workspace", dir.display())));
+            return Err(io::Error::other(format!("{} is outside the workspace", dir.display())));
         }
     }
     Ok(here)

@@ -73,7 +73,7 @@ fn config() -> Value {
     yaml(&std::fs::read_to_string(source("image.yaml")).unwrap())
 }
 
-/// A subset of YAML for a build config.
+/// Parses the subset of YAML that the build config uses.
 fn yaml(text: &str) -> Value {
     let mut events = Parser::new_from_str(text)
         .map(|event| event.expect("YAML").0)
@@ -183,7 +183,7 @@ fn an_image_on_a_machine_with_gpus_contains_every_installed_program_of_nccl_test
     assert_eq!(programs, ["all_gather_perf", "scatter_perf"].map(|name| (name, installed(name))));
 }
 
-/// A program; its operation and root; bytes and count; the factor of the bus bandwidth; wrong elements in place.
+/// Program; operation and root; bytes and count; ratio of bus to algorithm bandwidth; wrong elements in place.
 type Facts = (&'static str, [&'static str; 2], [u64; 2], f64, &'static str);
 
 /// For each program the output and the results of nccl-tests 2.19.6 among four ranks (`src/*.cu`): operation and root

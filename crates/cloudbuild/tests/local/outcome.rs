@@ -32,7 +32,7 @@ async fn steps_share_the_workspace_and_run_in_their_directory() {
 #[tokio::test]
 async fn steps_run_in_parallel_where_the_file_allows_it() {
     let world = BuildHost::new();
-    // Each of the two steps waits for a file of the other step: in sequence the steps could never end.
+    // Each of the two steps waits for a file of the other step: run one after the other, they would never end.
     let meet = |mine: &str, other: &str| format!("mkfifo {mine}; until [ -p {other} ]; do sleep 0.01; done");
     let config = json!({"timeout": "20s", "steps": [
         sh("first", "true"),
@@ -158,7 +158,7 @@ async fn a_link_does_not_lead_a_step_out_of_the_workspace() {
         let outcome =
             world.run(json!({"steps": [{"name": "bash", "dir": dir, "script": "touch here"}]})).await;
         assert_eq!(outcome.status, BuildStatus::Failure);
-        assert!(outcome.failure.unwrap().contains("leads out of the workspace"));
+        assert!(outcome.failure.unwrap().contains("is outside the workspace"));
     }
     assert!(!world.outside().join("here").exists() && !world.outside().join("sub").exists());
 }
@@ -214,7 +214,7 @@ async fn artifacts_are_measured_after_success() {
     std::os::unix::fs::symlink("/etc/passwd", world.path("leak")).unwrap();
     for (paths, part) in [
         (json!(["nothing/*"]), "no file matches \"nothing/*\""),
-        (json!(["leak"]), "leads out of the workspace"),
+        (json!(["leak"]), "is outside the workspace"),
         (json!(["out/one", "other/one"]), "would both be stored as \"one\""),
     ] {
         let steps = [sh("make", "mkdir -p other; printf z > other/one")];

@@ -33,7 +33,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes a script that the probe finds as the program of this name.
+    /// Writes a stand-in for the program `name`, which the probe finds in `folder`.
     fn script(folder: &Path, name: &str, text: &str) {
         let path = folder.join(name);
         std::fs::write(&path, format!("#!/bin/bash\n{text}\n")).unwrap();
@@ -53,8 +53,8 @@ mod tests {
     /// Maximum duration of a probe of a node.
     const PROBE_LIMIT: Duration = Duration::from_secs(2);
 
-    /// Output of a job whose probes call unresponsive tools. Its two probes may each take [`PROBE_LIMIT`] longer than those of a job whose
-    /// tools respond at once. A busy host delays processes and never accelerates them, so one of three measurements suffices.
+    /// Output of a job whose probes call unresponsive tools. Each of the two probes may take [`PROBE_LIMIT`] longer than with tools that
+    /// respond at once. A busy host delays processes and never accelerates them, so one of three measurements suffices.
     fn within_the_limit(path: &str) -> String {
         let (_folder, quick) = tools(&[("nvidia-smi", "exit 1"), ("dmesg", "echo '[ 1.0] booted'")]);
         let timed = |path: &str| {
@@ -103,7 +103,7 @@ mod tests {
     /// PCI configuration space with this access control register, as root reads it from sysfs.
     fn config_space(control: u16) -> Vec<u8> {
         let mut space = vec![0; 4096];
-        // Error reporting at 0x100, then access control services at 0x148.
+        // The extended capabilities are error reporting at 0x100 and access control services at 0x148.
         space[0x100..0x104].copy_from_slice(&0x1480_0001_u32.to_le_bytes());
         space[0x148..0x14c].copy_from_slice(&0x0001_000d_u32.to_le_bytes());
         space[0x14e..0x150].copy_from_slice(&control.to_le_bytes());
@@ -257,7 +257,7 @@ mod tests {
             let shown: Vec<_> = attempts.iter().map(|(elapsed, text)| (*elapsed, text.len())).collect();
             let expected = if name == "faults" { "faults 1000 of 1000\n" } else { "lines 130000\n" };
             let is_quick = |(elapsed, text): &(Duration, String)| {
-                // Two probes.
+                // The job has two probes.
                 *elapsed < 2 * Duration::from_millis(1500)
                     && text.matches(&format!(" kernel {expected}")).count() == 2
             };
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// A program without output, like one that was ended at its timeout.
+    /// A program that prints nothing, such as one ended at its timeout, leaves its setting unreadable.
     #[test]
     fn a_setting_without_a_value_is_unreadable() {
         let host = host();
@@ -345,7 +345,7 @@ mod tests {
             line.map(|(_, version)| version.to_owned())
         };
         assert_eq!(version("libnccl.so.2.28.9", b"").as_deref(), Some("2.28.9"));
-        // Text of the library of a wheel, whose file name has no version.
+        // The file name of a wheel's library has no version, so the version is read from the text of the library.
         let text = b"\x7fELF\0\0NCCL version 2.27.5+cuda12.9\0CUDA driver version %d\n\0";
         assert_eq!(version("libnccl.so.2", text).as_deref(), Some("2.27.5"));
         assert_eq!(version("libnccl.so.2", b"\x7fELF").as_deref(), Some("unreadable"));
@@ -362,7 +362,7 @@ mod tests {
         assert!(outputs.iter().any(is_complete), "{outputs:?}");
     }
 
-    /// `errexit` would end the probe at its first `grep` without a match, and the job with it.
+    /// With `errexit` the first `grep` without a match would end the probe and the job.
     #[test]
     fn a_job_that_sets_errexit_has_complete_evidence() {
         let output = run(&["printf", "%s\n", "measured"], &[("SHELLOPTS", "errexit")]);

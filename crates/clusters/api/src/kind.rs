@@ -96,7 +96,7 @@ pub struct SettingsForm {
 }
 
 impl SettingsForm {
-    /// Functions and texts of the settings type `S`.
+    /// The name, texts and functions of the settings type `S`.
     pub const fn of<S: Settings>() -> Self {
         Self {
             kind: S::KIND,

@@ -286,7 +286,7 @@ mod tests {
     fn evidence_of_each_node_is_taken_before_the_first_and_after_the_last_pair() {
         let nodes = ["n0", "n1", "n2"].map(str::to_owned);
         let (text, steps) = steps(&on_one_machine(&nodes, 0, true, &end()));
-        // Three nodes, and both ends of three pairs.
+        // One line for each of three nodes, two lines for each of three pairs, then one line for each node again.
         assert_eq!(steps, [vec!["evidence"; 3], vec!["pair"; 6], vec!["evidence"; 3]].concat());
         for node in &nodes {
             for moment in ["before", "after"] {
@@ -306,7 +306,7 @@ mod tests {
         assert!(!text.contains("burnin evidence"), "{text}");
     }
 
-    /// Output of a pair of nodes whose evidence is collected by the shell text `collector`, with timeouts of 3 s instead of 10 s.
+    /// Runs a pair of nodes whose evidence the shell text `collector` collects, with timeouts of 3 s instead of 10 s. Returns the output.
     fn collected(collector: &str) -> String {
         let end =
             format!("if [[ $BURNIN_PAIR_INDEX == evidence ]]; then\n{collector}\nfi\n{END}exec \"$@\"\n");

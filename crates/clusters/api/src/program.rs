@@ -57,7 +57,7 @@ pub fn start(job: &JobSpec, folder: Option<&str>) -> String {
         (true, Some(_)) => evidence::while_input_is_open() + EXEC,
         (false, _) => EXEC.to_owned(),
     };
-    // Programs on each node and on pairs print the names of their nodes.
+    // Programs that run on each node or on pairs already print node names, so they need no line with the host name.
     let is_per_rank = job.program.command().is_none_or(|command| command.every == Every::Rank);
     let host = if is_per_rank { host() } else { String::new() };
     format!("{host}{}{run}", prelude(&job.program, folder))

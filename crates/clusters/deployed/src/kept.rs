@@ -46,7 +46,7 @@ pub struct KeptOf {
     pub cluster: String,
 }
 
-/// Name of the kept parts of a cluster, as a separate cluster.
+/// Name under which the kept parts of `cluster` are listed as a separate cluster.
 pub fn name_of(cluster: &str) -> String {
     format!("{cluster}{SUFFIX}")
 }
@@ -56,7 +56,7 @@ pub fn substitution(part: &str) -> String {
     format!("_{}", part.to_ascii_uppercase())
 }
 
-/// Identity of a deployment's resources, for any number of nodes.
+/// Digest of the deploy steps and their values without the number of nodes: deployments with equal digests may share kept parts.
 pub fn key(deploy: &BuildSpec) -> String {
     let mut deploy = deploy.clone();
     deploy.substitutions.remove("_NODES");

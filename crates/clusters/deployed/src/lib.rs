@@ -33,7 +33,6 @@ pub struct Deployed {
 }
 
 impl Deployed {
-    /// The settings, as the system of a workflow.
     pub fn to_system(&self) -> System {
         System::new(DEPLOYED, self)
     }

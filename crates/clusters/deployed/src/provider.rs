@@ -56,10 +56,10 @@ struct DeployRequest {
     command: String,
     expires_at: Timestamp,
     deployed: Deployed,
-    /// Clusters whose parts the deployment uses, by part.
+    /// Kept parts that the deployment uses: cluster that created the part, by part name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     uses: BTreeMap<String, String>,
-    /// Set for parts that outlive their cluster.
+    /// The kept parts to release; `None` if the request is for a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kept: Option<KeptOf>,
 }
@@ -118,7 +118,7 @@ impl DeployedClusters {
         Ok(self.store.create_json(object, content).await?)
     }
 
-    /// The build with the substitutions that Burnin sets, if its config declares them.
+    /// The build, with the substitutions that Burnin sets and the build's config declares.
     fn with_own_substitutions(
         &self,
         name: &str,
@@ -168,7 +168,7 @@ impl DeployedClusters {
         Ok(uses)
     }
 
-    /// A cluster that uses the kept parts of this name.
+    /// An existing cluster that uses the kept parts of this name, if any.
     async fn user_of(&self, name: &str) -> Result<Option<String>, PortError> {
         for object in self.store.list(OPEN).await? {
             let Some(user) = object.strip_prefix(OPEN) else { continue };

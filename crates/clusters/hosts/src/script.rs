@@ -29,7 +29,8 @@ done
 [[ -z $left ]] || { echo "processes$left cannot be ended" >&2; exit 1; }
 "#;
 
-/// Defines a check of the work folder on a host: its files are executed, so no other user may write to it.
+/// Shell function that creates the work folder on a host, and refuses a folder that another user may write to, because its files are
+/// executed.
 const OWN: &str = r#"own() {
   umask 077
   mkdir -p -- "$1" 2>/dev/null

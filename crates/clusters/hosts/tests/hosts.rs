@@ -316,7 +316,7 @@ async fn a_host_lost_during_the_job_is_named_and_no_process_is_left() {
         "{code} {why}"
     );
     bed.run(&format!("{}/mend h2", bed.dir.display()));
-    // The lost host's own daemon ends its rank when its connection to mpirun is lost.
+    // The daemon on the lost host ends the rank when the connection to mpirun is lost.
     bed.until("no process is left", || bed.left().is_empty() || bed.on("h2", "pgrep -c orted") != "0");
 }
 

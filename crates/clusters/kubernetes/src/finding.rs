@@ -29,7 +29,7 @@ pub enum PodFinding {
     Waiting {
         /// Reason code, see docs/ERRORS.md.
         code: &'static str,
-        /// Message of the cluster.
+        /// Explanation for display, from the cluster's own messages.
         why: String,
     },
     /// The job ran and has ended on its own.

@@ -89,7 +89,7 @@ pub fn sources(cluster: &NamespacedCluster, notes: &JobNotes, pod: &Pod) -> Vec<
         .collect()
 }
 
-/// File names of streams: the first pod's stream is the benchmark's log, each other node has its own log.
+/// Streams by file name: the first pod's stream is the benchmark's log, and each other node has its own log.
 pub fn files(streams: &[String]) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for stream in streams {

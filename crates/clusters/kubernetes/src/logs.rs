@@ -69,7 +69,9 @@ impl ContainerOutput {
             match self.step().await {
                 Ok(true) => return,
                 Ok(false) => {}
-                Err(why) => tracing::debug!(pod = self.pod, "reading its output is retried: {why:?}"),
+                Err(why) => {
+                    tracing::debug!(pod = self.pod, "cannot read the pod's output, retrying: {why:?}")
+                }
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -124,7 +126,7 @@ impl ContainerOutput {
                 None => LogRead::Due,
                 Some(Ok(true)) => LogRead::Line,
                 Some(Ok(false)) => LogRead::End,
-                // Complete lines are stored; the rest is read again.
+                // Store the complete lines before the error is returned; the next pass reads the rest again.
                 Some(Err(error)) => {
                     self.keep(&mut keeping).await?;
                     return Err(PortError::transient(error));
@@ -210,7 +212,7 @@ async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8
 struct Keeping {
     cursor: OutputCursor,
     until: Option<DateTime<Utc>>,
-    /// Repeated lines of the last stored timestamp; `None` after the first new line.
+    /// Number of lines with the last stored timestamp that were read again; `None` after the first new line.
     again: Option<u64>,
     body: Vec<u8>,
     /// Arrival of the first pending line.

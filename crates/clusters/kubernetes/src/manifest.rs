@@ -438,7 +438,7 @@ fn resources(settings: &Kubernetes) -> ResourceRequirements {
     }
 }
 
-/// A number of seconds, in the API's type.
+/// Seconds as the API's signed integer; saturates.
 fn seconds(span: u64) -> i64 {
     i64::try_from(span).unwrap_or(i64::MAX)
 }

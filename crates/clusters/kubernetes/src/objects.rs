@@ -155,12 +155,12 @@ pub fn is_terminated(container: &ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.terminated.is_some())
 }
 
-/// An optional text, as an empty text if absent.
+/// The text, or an empty one if it is absent.
 pub fn text(value: Option<&String>) -> &str {
     value.map_or("", String::as_str)
 }
 
-/// A time of the API.
+/// Converts an API time to a timestamp in milliseconds.
 pub fn moment(time: Option<&Time>) -> Option<Timestamp> {
     Some(Timestamp::from_millis(time?.0.as_millisecond()))
 }

@@ -54,8 +54,8 @@ pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, P
     }
     if !denied.is_empty() {
         let why = format!(
-            "the configured access lacks permissions in namespace {namespace}: {}; \
-             workflows/a4-gke-testbed/rbac.yaml has the role",
+            "the configured account lacks permissions in namespace {namespace}: {}; \
+             grant them, for example with the role in workflows/a4-gke-testbed/rbac.yaml",
             denied.join(", ")
         );
         return Err(missing(Class::Input, "PERMISSION_DENIED", why));
@@ -158,7 +158,7 @@ fn unfit(node: &Node, settings: &Kubernetes) -> Option<String> {
     for taint in spec.and_then(|spec| spec.taints.as_ref()).into_iter().flatten() {
         let key = &taint.key;
         let hard = ["NoSchedule", "NoExecute"].contains(&taint.effect.as_str());
-        // GKE adds this toleration to pods that request GPUs, and Kueue adds those of its flavor.
+        // GKE adds this toleration to pods that request GPUs, and Kueue adds the tolerations of its flavor.
         let others = (settings.gpus_per_node.is_some() && key == "nvidia.com/gpu")
             || (settings.queue.is_some() && !key.starts_with("node.kubernetes.io/"));
         if hard && !others && !settings.tolerate.iter().any(|tolerated| tolerated == key) {

@@ -150,7 +150,7 @@ run_end() {
 }
 "#;
 
-/// The script of every pod of a job. The arguments of the script are those of the benchmark.
+/// Script of every pod of a job, called with the arguments of the benchmark.
 pub fn script(job: &JobSpec, settings: &Kubernetes) -> String {
     let launch = match (program::rounds_of_pairs(&job.program), settings.launch) {
         (Some(rounds), _) => {

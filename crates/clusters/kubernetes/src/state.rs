@@ -60,7 +60,7 @@ pub fn standing(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodF
     waiting
 }
 
-/// Kueue evicted the workload.
+/// Finding for a workload that Kueue evicted; `None` for any other workload.
 fn evicted(known: &PodState) -> Option<PodFinding> {
     let workload = known.workload.as_ref()?;
     let preempted = workload.holds("Preempted");

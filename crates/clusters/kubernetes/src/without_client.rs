@@ -11,7 +11,7 @@ use service::PortError;
 pub struct KubernetesJobs;
 
 impl KubernetesJobs {
-    /// Takes the same argument as the scheduler with access.
+    /// Ignores the store, so that both builds have the same constructor.
     pub fn new(_: Arc<dyn Store>) -> Self {
         Self
     }

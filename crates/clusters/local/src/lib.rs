@@ -43,7 +43,6 @@ impl Settings for LocalSettings {
     }
 }
 
-/// The kind `processes`.
 pub struct LocalKind;
 
 #[async_trait::async_trait]

@@ -39,7 +39,7 @@ pub async fn probe(name: &str, slurm: &Slurm) -> Result<ClusterStatus, PortError
     Ok(nodes(name, slurm, &answer.stdout))
 }
 
-/// A cluster of idle nodes, for a run that yields.
+/// State of a cluster for a run that yields: ready with the idle nodes, otherwise busy or broken with the reason.
 fn idle(name: &str, slurm: &Slurm, reports: &SlurmReports) -> ClusterStatus {
     match yields::idle_nodes(slurm, reports) {
         IdleNodes::TooFew(why) => ClusterStatus::Busy(format!("{name}: {why}")),

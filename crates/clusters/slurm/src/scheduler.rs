@@ -68,7 +68,7 @@ impl SlurmJobs {
         }
     }
 
-    /// Id of an existing job, as reported to the caller.
+    /// Id of the existing job of this name; `None` without one. Cancels waiting duplicates of the job.
     async fn adopt(&self, folder: &SlurmFolder, name: &str) -> Result<Option<u64>, PortError> {
         let (mut rows, marks) = self.known(folder, name).await?;
         rows.sort_by_key(|row| row.id);

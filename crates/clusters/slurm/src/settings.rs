@@ -167,8 +167,8 @@ impl Settings for Slurm {
     }
 
     fn for_retest(&self, nodes: &[String], partners: &[String]) -> Result<Self, String> {
-        // Jobs in the partition or QOS of a run that yields would be preempted by users' jobs, also while the nodes are resumed. Slurm's
-        // default QOS applies then. Its default partition may not contain the nodes, unless the run used it.
+        // Users' jobs would preempt jobs in the partition or QOS of a run that yields, also while the nodes are resumed. So a re-test drops
+        // the QOS, and Slurm's default QOS applies. A partition cannot be dropped, because Slurm's default partition may lack the nodes.
         if let Some(partition) = self.partition.as_deref().filter(|_| self.yields) {
             return Err(format!(
                 "a re-test cannot use the partition `{partition}` of a run that yields, because users' jobs would preempt it; add \

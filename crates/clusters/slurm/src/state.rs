@@ -36,7 +36,8 @@ pub fn kind(word: &str) -> SlurmStateKind {
         }
         "PENDING" => SlurmStateKind::Waiting,
         "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" => SlurmStateKind::Again,
-        // RUNNING, CONFIGURING, COMPLETING, SUSPENDED, STOPPED, SIGNALING, RESIZING, STAGE_OUT, POWER_UP_NODE, ...
+        // All other words: RUNNING, CONFIGURING, COMPLETING, SUSPENDED, STOPPED, SIGNALING, RESIZING, STAGE_OUT, POWER_UP_NODE, and unknown
+        // ones.
         _ => SlurmStateKind::Going,
     }
 }
@@ -281,7 +282,7 @@ fn own_word(end: &LauncherEnd, marks: &Marks) -> SlurmFinding {
     }
 }
 
-/// No job of the name has started.
+/// State if no job of the name has claimed the benchmark.
 fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFinding {
     // The first submission counts: the others wait for it.
     let mut rows: Vec<&SlurmJobRow> = rows.iter().filter(|row| !refused(row)).collect();

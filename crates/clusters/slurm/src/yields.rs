@@ -251,7 +251,7 @@ fn setting<'a>(config: &'a str, name: &str) -> &'a str {
 mod tests {
     use super::*;
 
-    /// Printed by Slurm 22.05 with the configuration of tests/testbed/slurm, shortened.
+    /// Recorded output of Slurm 22.05 with the configuration of tests/testbed/slurm, shortened.
     fn bed() -> SlurmReports {
         SlurmReports {
             config: "PreemptMode             = CANCEL\nPreemptType             = preempt/partition_prio\n".to_owned(),
@@ -336,7 +336,7 @@ mod tests {
             reports.qos = rows.to_owned();
             idle_nodes(&slurm(serde_json::json!({"qos": qos})), &reports)
         };
-        // Printed by sacctmgr 22.05.
+        // Recorded output of sacctmgr 22.05.
         let rows = "normal|idle|cluster\nidle||cluster\n";
         assert_eq!(with(Some("idle"), rows), chosen(&["n4", "n2"]));
         for (qos, rows, expected) in [

@@ -22,7 +22,7 @@ pub struct RequestError {
 }
 
 impl RequestError {
-    /// An unsuccessful response.
+    /// The error of an unsuccessful response.
     pub fn answered(status: u16, message: &str) -> Self {
         let message: String = message.chars().take(300).collect();
         let source = format!("answered {status}: {message}").into();

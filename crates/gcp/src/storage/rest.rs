@@ -72,7 +72,7 @@ impl Rest {
     pub fn new(base: &str, bucket: &str, credentials: Credentials) -> Result<Self, RequestError> {
         let http = Client::builder()
             .connect_timeout(Duration::from_secs(5))
-            // 308 means `continue` here, and the API does not redirect.
+            // Status 308 means `continue` for an upload, and the API never redirects.
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         Ok(Self { http, base: base.to_owned(), bucket: bucket.to_owned(), credentials })
@@ -94,7 +94,7 @@ impl Rest {
         Ok(request.headers(data).send().await?)
     }
 
-    /// The response, if successful.
+    /// Returns a successful response unchanged, any other status as an error.
     async fn done(answer: Response) -> Result<Response, RequestError> {
         let status = answer.status();
         if status.is_success() {

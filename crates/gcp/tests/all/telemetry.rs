@@ -107,7 +107,7 @@ fn says(attributes: &[KeyValue], key: &str, value: &str) -> bool {
 #[test]
 fn spans_and_metrics_are_exported_before_an_event_is_acknowledged() {
     let (endpoint, arrived) = collector();
-    // The exporter reads its variable at its creation, so this test has its own process.
+    // The exporter reads its variable when it is created, so this test has its own process.
     if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
         let this = std::env::current_exe().unwrap();
         let name = "telemetry::spans_and_metrics_are_exported_before_an_event_is_acknowledged";

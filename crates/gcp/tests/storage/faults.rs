@@ -14,7 +14,7 @@ use super::{BUCKET, patience, standin, store, store_of_streams};
 
 const FOR_GOOD: u32 = u32::MAX;
 
-/// Result of a call: created by it, existing, or unknown.
+/// Word for the result of a create: `created`, `exists`, or `error` if the outcome is unknown.
 fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &'static str {
     match outcome.as_ref().map(of) {
         Ok(Creation::Created) => "created",
@@ -30,7 +30,7 @@ async fn a_create_states_whether_it_wrote_the_object_even_after_a_lost_response(
         (FaultKind::Refuse(503), "created"),
         (FaultKind::Refuse(500), "created"),
         (FaultKind::Refuse(408), "created"),
-        // The object did not exist.
+        // The name was free, so the retry after status 429 creates the object.
         (FaultKind::Refuse(429), "created"),
         (FaultKind::CutBefore, "created"),
         (FaultKind::CutWithin(40), "created"),
@@ -136,7 +136,7 @@ async fn no_call_exceeds_its_timeout() {
         // The check after an unknown outcome needs only the headers of the response.
         let created = outcome(&created.unwrap(), |creation| *creation);
         assert_eq!(created, if kind == FaultKind::HalfThenStall { "exists" } else { "error" }, "{kind:?}");
-        // A truncated empty response to a removal is a response.
+        // The response to a removal has no body, so a fault within the body does not affect it.
         assert!(removed.unwrap().is_err() || kind == FaultKind::HalfThenStall, "{kind:?}");
     }
 }

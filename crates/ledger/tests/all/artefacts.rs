@@ -32,7 +32,7 @@ fn damaged<T: std::fmt::Debug>(outcome: Result<T, ArtefactError>) -> (String, St
     }
 }
 
-/// Manual changes of a bucket.
+/// Replaces an object, as a person with access to the bucket could.
 async fn replace(store: &dyn Store, name: &str, text: &str) {
     store.remove(name).await.unwrap();
     store.create(name, text.to_owned().into()).await.unwrap();

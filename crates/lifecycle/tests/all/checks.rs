@@ -198,7 +198,7 @@ fn the_search_after_a_failed_check_precedes_the_next_check() {
     assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
 }
 
-/// The pending search after this check.
+/// The pending search for bad nodes.
 fn search(book: &Book) -> NodeSearch {
     let mut searches = owed(&book.state, book.now).into_iter().filter_map(|owed| match owed.command.body {
         Body::NodesLocate { search } => Some(*search),
@@ -217,7 +217,7 @@ fn the_search_after_a_check_begins_with_the_suspects_of_its_verdict() {
     assert_eq!(search(&book).suspected, ["n2"]);
 }
 
-/// Measures a check whose verdict is a fail. Returns its search.
+/// Measures a check, judges it as failed, and returns its search for bad nodes.
 fn failed_check(book: &mut Book, check: CheckIndex) -> NodeSearch {
     feed(book, check, measured());
     feed(book, check, [verdict(Verdict::Fail)]);

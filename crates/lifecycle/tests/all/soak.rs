@@ -4,7 +4,7 @@ use crate::support::*;
 use lifecycle::{SoakEnd, fold, last_loads};
 use model::*;
 
-/// Two checks; the second one needs the first one.
+/// A soak of two checks, the second of which needs the first.
 fn soak(seconds: u64) -> Workflow {
     let soak = Some(Soak { duration: Span::from_secs(seconds), drift: 0.02 });
     Workflow { soak, ..with_checks(&["", "a"]) }

@@ -33,7 +33,7 @@ impl JsonPath {
                 let end = after.find(['.', '[']).unwrap_or(after.len());
                 let (key, after) = after.split_at(end);
                 match key {
-                    "" => return Err("has an empty key".to_owned()),
+                    "" => return Err("has an empty key; write a key or `*` after each `.`".to_owned()),
                     "*" => steps.push(PathStep::All),
                     key => steps.push(PathStep::Key(key.to_owned())),
                 }

@@ -27,7 +27,7 @@ const LABEL: usize = 40;
 const MAX_BYTES: usize = 32 << 20;
 /// Maximum number of nodes.
 const NODES: usize = 16_384;
-/// Maximum length of a name of a host or node, bytes: that of a name in DNS.
+/// Maximum length of a host or node name, bytes: the maximum of DNS.
 const NAME: usize = 253;
 /// Maximum length of a kept line, bytes; also the size of one read.
 const LINE: usize = 64 * 1024;
@@ -44,7 +44,7 @@ pub struct EvidenceFilter<R> {
     begun: Vec<u8>,
     /// Whether the beginning of the incomplete last line was passed on already.
     is_inside_line: bool,
-    /// Removed lines whose empty line was not passed on yet.
+    /// Number of removed lines whose replacement, an empty line, was not passed on yet.
     removed: usize,
     /// Number of complete lines.
     lines: u64,

@@ -16,7 +16,7 @@ use super::{changes::Changes, line::EvidenceLine, smi::Gpus};
 /// Inactive links of a GPU.
 #[derive(Debug, PartialEq, Eq)]
 enum Inactive {
-    /// The listed links; an empty set is the usual case.
+    /// Links listed as inactive; usually none.
     Some(BTreeSet<u32>),
     All,
 }
@@ -44,7 +44,7 @@ fn numbered<'a>(text: &'a str, word: &str) -> Option<(u32, &'a str)> {
 ///
 /// # Errors
 ///
-/// Returns an error with the first text if no line names a GPU.
+/// Returns an error with the text of the first line if no line names a GPU.
 pub(super) fn by_gpu(
     lines: &[EvidenceLine],
     mut each: impl FnMut(u32, Option<&EvidenceLine>),
@@ -65,7 +65,7 @@ pub(super) fn by_gpu(
 impl LinkStates {
     /// # Errors
     ///
-    /// Returns an error with the first text if no line names a GPU.
+    /// Returns an error with the text of the first line if no line names a GPU.
     pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut states = Self { line: lines.last().map_or(0, |line| line.number), ..Self::default() };
         by_gpu(lines, |gpu, line| {
@@ -90,7 +90,7 @@ impl LinkStates {
 impl LinkErrors {
     /// # Errors
     ///
-    /// Returns an error with the first text if no line names a GPU.
+    /// Returns an error with the text of the first line if no line names a GPU.
     pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut errors = Self::default();
         by_gpu(lines, |gpu, line| {
@@ -118,7 +118,7 @@ fn subject(gpus: &Gpus, gpu: u32, link: Option<u32>) -> Subject {
     }
 }
 
-/// Compares the links before and after the job, and with those of the node's other GPUs.
+/// Compares the links of each GPU before and after the job, and with the links of the node's other GPUs.
 pub(super) fn compare_states(before: &LinkStates, after: &LinkStates, gpus: &Gpus, changes: &mut Changes) {
     let works = |links: &Inactive| *links == Inactive::Some(BTreeSet::new());
     let one_works = after.gpus.values().any(works);

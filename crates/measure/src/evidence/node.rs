@@ -47,7 +47,8 @@ impl Sources {
         self.0.get(source).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the probe stated that the source did not respond in time. Sources of nvidia-smi and the kernel log have no valid line then.
+    /// Whether the probe stated that the source did not respond in time. In that case sources of nvidia-smi and the kernel log have no
+    /// valid line.
     fn is_late(&self, source: &str) -> bool {
         self.of(source).first().is_some_and(|line| line.text.starts_with("no response within "))
     }
@@ -87,8 +88,8 @@ struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Reads all sources; `None` if the job ended before the last line, or began before it. The reasons of sources without content go to
-    /// `missing`.
+    /// Reads all sources; `None` if the job ended before the last line, or began before it. Adds the reason for each source without content
+    /// to `missing`.
     fn read(
         sources: &'a Sources,
         moment: &str,
@@ -155,7 +156,7 @@ const SETTINGS: [&str; 2] = ["settings", "nccl"];
 /// Value of a version or setting that could not be read.
 const UNREADABLE: &str = "unreadable";
 
-/// Whether a version could be read; otherwise earlier probes printed an empty value.
+/// Whether a version could be read. Probes of earlier versions print an empty value instead of `UNREADABLE`.
 fn is_readable(value: &str) -> bool {
     !value.is_empty() && value != UNREADABLE
 }

@@ -27,7 +27,7 @@ impl Replays {
     ///
     /// # Errors
     ///
-    /// Returns an error with the first text if no line names a GPU.
+    /// Returns an error with the text of the first line if no line names a GPU.
     pub fn read(lines: &[EvidenceLine]) -> Result<Option<Self>, String> {
         let Some((first, rest)) = lines.split_first() else { return Ok(None) };
         let at = first.text.strip_prefix("at ").and_then(|at| at.parse().ok());

@@ -11,7 +11,7 @@ use model::metric::{
 
 use super::{changes::Changes, line::EvidenceLine};
 
-/// Counters of a port whose rise is a finding.
+/// Counters of a port whose increase is a finding.
 const COUNTERS: [(&str, &str, Severity); 5] = [
     ("link_downed", "PORT_DOWN", Hardware),
     ("link_error_recovery", "PORT_ERRORS", Unknown),
@@ -33,7 +33,7 @@ struct Port {
 pub(super) struct Ports {
     ports: BTreeMap<String, Port>,
     pcie: BTreeMap<(String, String), (u64, u64)>,
-    /// The first other text, such as an error of the program that read sysfs.
+    /// The first line about neither ports nor PCIe errors, such as an error of the program that read sysfs.
     other: Option<String>,
     line: u64,
 }

@@ -14,7 +14,7 @@ use model::{
 
 use super::{changes::Changes, line::EvidenceLine};
 
-/// Counters whose rise is a finding.
+/// Counters whose increase is a finding.
 const COUNTERS: [(&str, &str, Severity); 2] = [
     ("ecc.errors.uncorrected.volatile.total", "ECC_UNCORRECTABLE", Hardware),
     ("remapped_rows.uncorrectable", "ROW_REMAPPED", Hardware),
@@ -35,15 +35,15 @@ const CONSTANT: [&str; 6] = [
     "mig.mode.current",
     "power.limit",
 ];
-/// States whose value `Yes` is a finding, with its severity if the state is older than the job. An old state is a finding as well,
-/// because an earlier job may not have been judged. A pending row needs a reset of the GPU.
+/// States whose value `Yes` is a finding, and the severity of the finding if the state is older than the job. An old state is a finding as
+/// well, because an earlier job may not have been judged. A pending row needs a reset of the GPU.
 const STATES: [(&str, &str, Severity); 2] = [
     ("remapped_rows.pending", "ROW_REMAP_PENDING", Unknown),
     ("remapped_rows.failure", "ROW_REMAP_FAILED", Hardware),
 ];
-/// Field whose fall is a finding.
+/// Field whose decrease is a finding.
 const WIDTH: &str = "pcie.link.width.current";
-/// Versions and settings that are kept.
+/// Fields that the evidence of a GPU stores as versions and settings.
 const SETTINGS: [&str; 8] = [
     "name",
     "driver_version",
@@ -136,7 +136,7 @@ impl GpuRow {
 #[derive(Debug, Default)]
 pub(super) struct Gpus {
     pub rows: BTreeMap<u32, GpuRow>,
-    /// The first text that is not the row of a GPU, such as `Unable to determine the device handle for GPU0000:0B:00.0`.
+    /// The first line that is not the row of a GPU, such as `Unable to determine the device handle for GPU0000:0B:00.0`.
     pub other: Option<String>,
 }
 
@@ -145,7 +145,7 @@ impl Gpus {
     ///
     /// # Errors
     ///
-    /// Returns an error with the first other text if no GPU is listed.
+    /// Returns an error with the first line that is not the row of a GPU, if no GPU is listed.
     pub fn read(lines: &[EvidenceLine]) -> Result<Self, String> {
         let mut names: Vec<&str> = Vec::new();
         let mut gpus = Self::default();

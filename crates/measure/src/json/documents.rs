@@ -25,9 +25,9 @@ struct Gather {
 enum Gathered {
     /// The line is not part of a document.
     Other,
-    /// The document continues.
+    /// The line is part of a document that is still open.
     Open,
-    /// The document is closed: its text and first line.
+    /// The line closed a document: the text of the document, and the number of its first line.
     Closed(String, u64),
     /// The document exceeded the maximum and was dropped.
     Exceeded,
@@ -143,7 +143,7 @@ impl JsonDocuments {
         if !self.gather.is_open() && !starts_with(line.text, starts) {
             return false;
         }
-        // A document whose lines were read together is not copied.
+        // If all lines of the document are in memory, parse it in place without a copy.
         let ahead = if line.ahead.is_empty() { line.text } else { line.ahead };
         if !self.gather.is_open()
             && out.documents + ahead.len() < LONGEST

@@ -11,7 +11,7 @@ use crate::format::Known;
 
 const NONE: Better = Better::None;
 
-/// A value of a GPU: the path in XML, the sections and the name in text, and the metric.
+/// A value of a GPU: its path in XML, the sections that contain it and its name in text, and its metric.
 pub(super) struct FieldRule {
     pub(super) xml: &'static str,
     pub(super) section: &'static str,
@@ -379,14 +379,14 @@ pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static FieldRule> 
     KNOWN.get(&name.len()).into_iter().flatten().copied().filter(move |rule| rule.name == name)
 }
 
-/// Whether an XML element has the name in a rule (`ours`) or its name in another driver.
+/// Whether an XML element has the name `ours` of a rule, or the name that another driver version prints instead.
 pub(super) fn same(ours: &str, printed: &str) -> bool {
     ours == printed
         || ours == "clocks_event_reasons" && printed == "clocks_throttle_reasons"
         || ours == "gpu_power_readings" && printed == "power_readings"
 }
 
-/// Whether a section has the name in a rule (`ours`) or its name in another driver.
+/// Whether a section has the name `ours` of a rule, or the name that another driver version prints instead.
 pub(super) fn same_section(ours: &str, printed: &str) -> bool {
     ours == printed
         || ours == REASONS && printed == "Clocks Throttle Reasons"
@@ -398,7 +398,7 @@ pub(super) fn is_reason(rule: &FieldRule, part: &str) -> bool {
     rule.section == REASONS && (part.is_empty() || part == "HW Slowdown")
 }
 
-/// The rule of a reason under its name in drivers before 535.
+/// The rule of a throttle reason, by the name that drivers before 535 print.
 pub(super) fn throttle_rule(name: &str) -> Option<&'static FieldRule> {
     let reason = name.strip_prefix("clocks_throttle_reason_")?;
     RULES

@@ -17,7 +17,7 @@ use super::{MAX_BYTES, METRIC, OVERHEAD, Out, SharedLabels, beginning, short};
 #[must_use]
 pub(crate) struct Put<'a> {
     pub(super) out: &'a mut Out,
-    /// Whether the metric is the last one of the reading; otherwise it is only counted.
+    /// Whether the metric is kept, as the last one of the reading; otherwise it is only counted.
     pub(super) kept: bool,
     pub(super) whole: bool,
 }
@@ -80,7 +80,7 @@ impl Put<'_> {
         self
     }
 
-    /// Sets labels made before, instead of others. A reader whose metrics have equal labels makes them once.
+    /// Sets labels that were made earlier, instead of other labels. A reader whose metrics have equal labels makes the labels once.
     #[inline]
     pub(crate) fn labels(self, labels: &SharedLabels) -> Self {
         if self.kept {

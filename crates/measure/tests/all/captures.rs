@@ -32,7 +32,7 @@ impl Capture {
         let row = |title| {
             let text = section(title);
             let (header, values) = text.split_once('\n').unwrap();
-            // A unit follows the name and each value.
+            // The capture has a unit after each field name and each value.
             let first = |text: &str| text.split(" [").next().unwrap().to_owned();
             let without_unit = |text: &str| match text.rsplit_once(' ') {
                 Some((number, _)) if number.parse::<f64>().is_ok() => number.to_owned(),

@@ -22,7 +22,7 @@ fn node(log: &str) -> NodeEvidence {
     node
 }
 
-/// The log with this text replaced in the lines after the job.
+/// The log, with `from` replaced by `to` in the lines printed after the job.
 fn after(log: &str, from: &str, to: &str) -> String {
     let changed = log.lines().map(|line| match line.contains(" after ") {
         true => line.replace(from, to) + "\n",

@@ -52,7 +52,7 @@ fn lines_of(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
-/// Positions of the digits that a pattern exempts: those of its named group, or of the whole match if it has none.
+/// Positions of the digits that a pattern exempts: the digits of its named group, or of the whole match if it has no group.
 fn exempted(text: &[u8], pattern: &str) -> BTreeSet<usize> {
     let pattern = Regex::new(pattern).unwrap();
     let mut positions = BTreeSet::new();
@@ -219,7 +219,7 @@ fn an_unknown_unit_is_kept() {
     }
 }
 
-/// Format, and the text in its samples that identifies a value together with its unit, with another unit.
+/// Format, text in its samples that identifies a value and contains its unit, and the same text with another unit.
 const UNITS_OF_NAMES: [(&str, &str, &str); 19] = [
     ("gpu-burn", " Gflop/s)", " Xflop/s)"),
     ("gpu-burn", " C ", " X "),
@@ -263,7 +263,7 @@ fn a_value_whose_name_contains_the_unit_is_absent_with_another_unit() {
     }
 }
 
-/// Format, unit of its metrics, and the reason why no text of a log is the unit.
+/// Format, unit of its metrics, and the reason why no log contains the unit as text.
 const UNITS_WITHOUT_TEXT: [(&str, &str, &str); 4] = [
     ("hpl", "s", "the column is titled `Time`"),
     ("mdtest", "1/s", "the summary is titled `rate`"),

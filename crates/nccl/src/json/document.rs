@@ -33,7 +33,7 @@ struct Draft {
     seen: [bool; 3],
     /// Whether `nwrong` was not a count.
     spoilt: bool,
-    /// Whether the half has members: it is not `null`.
+    /// Whether the log contains this half: an object, not `null`.
     printed: bool,
 }
 

@@ -131,7 +131,7 @@ pub fn header(format: &Format) -> String {
     format!("{above}{line} \n")
 }
 
-/// One row in the pieces in which it is printed, without its newline, and its numbers.
+/// The pieces in which one row is printed, without its newline, and the numbers of the row.
 pub fn row(format: &Format, size: u64, seed: u64) -> ([String; 3], Row) {
     let count = size / 4;
     let mut left = format!("{size:12}  {count:12}  {:>8}", "float");
@@ -168,7 +168,7 @@ pub fn row(format: &Format, size: u64, seed: u64) -> ([String; 3], Row) {
     (pieces, row)
 }
 
-/// Prints a number, and reads back its printed precision.
+/// Appends a printed number, and returns its value with the printed precision.
 fn number(out: &mut String, text: String, width: usize) -> f64 {
     *out += &format!("  {text:>width$}");
     text.parse().unwrap()
@@ -230,7 +230,7 @@ fn half(format: &Format, size: u64, seed: u64) -> (String, Half) {
     (out, half)
 }
 
-/// A whole run of 8 ranks, each line without its newline, and its rows.
+/// The lines of a whole run of 8 ranks, each without its newline, and the rows of the run.
 pub fn run(format: &Format, sizes: impl Iterator<Item = u64>) -> (Vec<String>, Vec<Row>) {
     let mut lines = vec![
         "# Collective test starting: all_reduce_perf".to_owned(),

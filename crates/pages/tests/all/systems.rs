@@ -11,7 +11,7 @@ use service::{Clock, SystemClock};
 
 const DAY: i64 = 86_400_000;
 
-/// A closed run of one check `days` ago, with a factor of the bandwidth.
+/// Stores a closed run of one check, requested `days` ago, with bandwidths multiplied by `factor`.
 async fn run(store: &Arc<dyn Store>, number: i64, days: i64, factor: f64, verdict: Verdict, driver: &str) {
     let at = Timestamp::from_millis(SystemClock.now().as_millis() - days * DAY - number);
     let code = if verdict == Verdict::Fail { "BELOW_BASELINE" } else { "SANE" };

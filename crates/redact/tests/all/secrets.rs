@@ -172,7 +172,7 @@ fn known_values_are_removed_in_every_encoding() {
     for before in ["", "u", "us", "user:"] {
         let text = base64(&format!("{before}{KNOWN} and so on"));
         let url = text.replace('+', "-").replace('/', "_");
-        // `base64` wraps its lines.
+        // The program `base64` wraps lines, at any width.
         for width in [1000, 76, 64, 20] {
             let lines: Vec<_> = text.as_bytes().chunks(width).map(String::from_utf8_lossy).collect();
             texts.push(lines.join("\n"));
@@ -191,7 +191,7 @@ fn known_values_are_removed_in_every_encoding() {
     assert_eq!(clean(&format!("<{long}>")).replace("[redacted:known-value]", ""), "<>");
 }
 
-/// Hexadecimal digits in groups.
+/// Hexadecimal digits in groups of `digits`, separated by `between`.
 fn bytes(hex: &str, digits: usize, between: &str) -> String {
     let groups = hex.as_bytes().chunks(digits).map(|group| std::str::from_utf8(group).unwrap());
     groups.collect::<Vec<_>>().join(between)
@@ -363,7 +363,7 @@ fn logs_without_secrets_pass_unchanged() {
     println!("{} logs", found.len());
 }
 
-/// Parts of the rules' patterns, cut and mixed.
+/// Complete and truncated parts of the rules' patterns, in random order.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let key = format!("-----BEGIN {0}-----\\nMIIE\n-----END {0}-----", "PRIVATE KEY");
     let parts = vec![

@@ -135,7 +135,7 @@ impl HandoverDevices {
     }
 }
 
-/// The values of a device; of repeated values the median.
+/// The values of a device as text, with the median of repeated values.
 fn values(device: &HandoverDevice, most: usize) -> String {
     let value = |((name, unit), values): (&(String, String), &Vec<f64>)| {
         let middle = crate::metrics::median(values.clone()).map_or_else(String::new, number);

@@ -26,7 +26,7 @@ pub struct Expected {
     pub band_us: [f64; 2],
 }
 
-/// Noise range of a point of the baseline's curve as bus bandwidth, GB/s.
+/// Range of the bus bandwidth within the noise, at one point of the baseline's curve, GB/s.
 #[derive(Clone, Copy)]
 pub struct Band {
     pub size_bytes: u64,
@@ -49,7 +49,7 @@ pub struct Against<'a> {
 }
 
 impl<'a> Against<'a> {
-    /// References and bounds of a log. With several tables, the requested one is unknown and none applies.
+    /// References and bounds of a log. If the log has several tables, it is unknown which of them was requested, so no bound applies.
     pub fn of(story: &Story<'a>, log: &LogStory<'a>) -> Self {
         let criteria = story.standard.criteria;
         let alone = match log.reading.tables.as_slice() {
@@ -125,8 +125,8 @@ impl<'a> Against<'a> {
         Placed { half, expected, below }
     }
 
-    /// The baseline's curve, wide enough for both placements. If the tolerance of a small size is large, its
-    /// bound is limited to that of larger sizes.
+    /// The baseline's curve, wide enough for both placements. If the tolerance of a small size is large, the bound of that size is limited
+    /// to the bound of larger sizes.
     pub fn band(&self) -> Vec<Band> {
         let mut band: Vec<Band> = Vec::new();
         let mut medians: Vec<f64> = Vec::new();

@@ -38,7 +38,7 @@ pub struct TableFigures {
 struct FigureCells {
     size: String,
     bytes: u64,
-    /// Time, algbw and busbw of out-of-place, then of in-place; with a baseline also the slowdown.
+    /// Time, algbw and busbw, first out-of-place, then in-place; with a baseline also the slowdown of each.
     figures: Vec<Figure>,
     wrong: String,
     has_wrong: bool,

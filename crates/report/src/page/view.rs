@@ -54,7 +54,7 @@ const DETAIL: usize = 300;
 pub struct PageData<'a> {
     title: String,
     about: String,
-    /// Time of the request, machine-readable and as text, and the part of `about` after it.
+    /// Time of the request in machine-readable form and as text, and the rest of the subtitle after the time.
     requested: Option<(String, String, String)>,
     tone: Tone,
     word: &'static str,
@@ -115,7 +115,7 @@ struct LogLine<'a> {
     verdict: String,
     /// Code of the most severe reason.
     code: &'a str,
-    /// Level and its standard, or the most severe reason.
+    /// Level of the log and the standard that it is compared with, or the most severe reason.
     text: String,
 }
 
@@ -289,7 +289,7 @@ fn bars(run: &RunStory<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
         from: "0".to_owned(),
         wide: "0".to_owned(),
     });
-    // A soak has thousands of stages: those of the cluster and of its last check.
+    // A soak has thousands of stages, so only the stages of the cluster and of the last check are shown.
     let last = state.checks().last().filter(|_| state.soak.is_some());
     let is_shown =
         |line: &&crate::StageLine| last.is_none_or(|last| line.check.is_none() || line.step().check == last);

@@ -77,7 +77,7 @@ pub fn write(text_report: &mut TextReport, measured: &MeasuredTable<'_>, room: u
         }
     };
 
-    // Two header lines and the rule; then one line per row.
+    // The table begins with two header lines and the rule; one line per row follows.
     let paints = [Paint::Dim; 3].into_iter().chain(paints).chain(std::iter::repeat(Paint::None));
     for (line, paint) in table.lines().zip(paints) {
         text_report.line(&[(Paint::None, " "), (paint, line.trim_end())]);

@@ -26,7 +26,7 @@ const FORMS: [Form; 5] = [
     ("markdown", markdown, 60_000),
     ("junit", junit, 1 << 20),
     ("html", html, 1 << 20),
-    // Proportional to the log: no rows are omitted.
+    // The size is proportional to the log, because no rows are omitted.
     ("csv", csv, 64 << 20),
 ];
 
@@ -46,7 +46,7 @@ fn costs(name: &str, logs: &Logs) -> Vec<(&'static str, usize)> {
     sizes
 }
 
-/// 27 sizes, two placements, 205 runs of history.
+/// The report has 27 sizes, two placements and 205 runs of history.
 #[test]
 fn reports_of_a_usual_run_are_small_and_fast() {
     let sizes = costs("usual", &bad());

@@ -116,7 +116,7 @@ fn a_metric_without_a_direction_is_listed_if_criteria_bound_it() {
     assert!(!bounded.contains("kv.other_us") && bounded.contains("1 metric without"), "{bounded}");
 }
 
-/// A table with the names of pods, and evidence with those of their nodes.
+/// The table names pods, and the evidence names the nodes of these pods.
 #[test]
 fn a_device_that_a_pod_names_is_listed_once() {
     let workflow = workflow();

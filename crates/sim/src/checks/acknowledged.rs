@@ -55,7 +55,7 @@ fn missing(evidence: &RunFiles, place: usize, event: &Event) -> Option<String> {
     Some(format!("it is not in the ledger of {}", message.run))
 }
 
-/// An evaluation that does not depend on the state machine: the minimum that must be recorded.
+/// Whether the fact may stay unrecorded, evaluated without the state machine: every other fact must be recorded.
 fn teaches_nothing(run: &CheckedRun, state: &RunState, message: &Message, fact: &Fact, place: usize) -> bool {
     let attempt = message.attempt;
     let earlier = |is: fn(&Fact) -> bool| {

@@ -79,7 +79,7 @@ fn sound(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
 fn budget(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     for (before, (_, record)) in run.states.iter().zip(run.records.iter().skip(1)) {
         let now = record.recorded_at;
-        // A clock behind that of the previous record decides at an earlier time than the recorded one.
+        // A conductor whose clock is behind the previous record decides at an earlier time than it records.
         let is_due = before.stops_at().is_some_and(|stop| stop < now) && before.recorded_at < now;
         let stops = match &record.entry {
             RecordEntry::Accepted { .. } | RecordEntry::OverBudget { .. } => true,

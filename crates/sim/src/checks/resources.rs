@@ -321,7 +321,7 @@ fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
         }
         let run = id(run_of(name));
         let known = run.as_ref().and_then(|run| evidence.runs.get(run));
-        // Whether the logs of all checks are collected, except those of skipped ones.
+        // Whether the logs of all checks that were not skipped are collected.
         let collected = known.and_then(|known| known.state_at(place)).is_some_and(|state| {
             state.checks().all(|check| state.logs_of(check).is_some() || state.skipped(check))
         });
@@ -379,7 +379,7 @@ fn stops(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// Resources that still exist at the deadline for becoming idle.
+/// Reports resources that still exist at the deadline for becoming idle.
 fn left(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let clouds = &evidence.clouds;
     let clusters = clouds

@@ -76,7 +76,8 @@ impl WorldState {
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
         let (mut ended, mut ends) = (SimJobStage::Ended(end("COMPLETED", 0)), Ends::Whole);
-        // Jobs of pairs do not fail at random: the search would correctly suspect a good node, and a check would report it as an error.
+        // Jobs of pairs do not fail at random: the search would then rightly suspect a good node, which a check would report as a
+        // violation.
         let breaks = !is_pair(&name);
         if breaks && self.strikes(Fault::JobFails) {
             ends = Ends::Badly;
@@ -221,7 +222,7 @@ impl Scheduler for SimScheduler {
                 None => {}
             }
             inner.clouds.drained.insert(key, reason.to_owned());
-            // The next search of the run finds another node.
+            // Make another node slow, for the next search of the run to find.
             if let Some(known) = inner.clouds.clusters.get_mut(&cluster.name) {
                 known.sicken_another_node();
             }

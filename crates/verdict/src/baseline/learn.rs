@@ -120,11 +120,11 @@ fn without_curve(fingerprint: Fingerprint, runs: usize, learned: LearnedMetrics)
 /// A baseline of the values that a run and the runs before it have in common.
 #[derive(Clone, Debug)]
 pub struct Paired {
-    /// The baseline of these values, possibly without values. Its runs are the oldest ones.
+    /// Baseline of the common values, learned from the oldest runs; without values if the runs have none in common.
     pub baseline: Baseline,
-    /// The levels of the metrics in all runs since, oldest first: one for each of the baseline's fleets.
+    /// Levels of the metrics in all later runs, oldest first: one level for each of the baseline's fleets.
     pub earlier: Vec<Vec<Option<f64>>>,
-    /// Values of the run that fewer earlier runs have than learning requires, for display.
+    /// Values of the run that too few earlier runs have, so that they cannot be learned; for display.
     pub missing: Vec<String>,
 }
 

@@ -18,7 +18,7 @@ pub enum Sign {
     Plugin,
     Setting,
     Environment,
-    /// The node of a program that runs on each node.
+    /// The line names the node of a program that runs on each node.
     Node,
     Started,
     Began,

@@ -104,7 +104,7 @@ fn of(clues: &Clues, signs: &[Sign]) -> NetworkOccurrences {
     together
 }
 
-/// Causes that concern the network: wrong network, its reason, and its settings.
+/// Causes that concern the network: a wrong network, the reason for it, and network settings.
 fn network_causes(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: Verdict) -> Vec<Diagnosis> {
     let clues = evidence.clues;
     let used = clues.network_names();

@@ -137,7 +137,7 @@ impl Located {
 }
 
 impl Searched {
-    /// Describes the suspects that the measurements cannot separate.
+    /// Describes the state of the search: the probability of its result, and the number of further tests.
     fn text(&self, located: &Located) -> String {
         let who = if located.suspects.is_empty() && located.suspected.is_empty() {
             "no member is bad"

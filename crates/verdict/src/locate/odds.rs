@@ -28,7 +28,7 @@ pub(super) fn at_least(hits: usize, draws: usize, share: f64) -> f64 {
         return 1.0;
     }
     let (log_hit, log_miss) = (share.ln(), (-share).ln_1p());
-    // The binomial terms from `draws` hits downwards, in logarithms: they underflow otherwise.
+    // Compute the binomial terms from `draws` hits downwards as logarithms, because they would underflow otherwise.
     let mut log_term = draws as f64 * log_hit;
     let mut sum = log_term.exp();
     for k in (hits..draws).rev() {

@@ -74,8 +74,8 @@ impl<'a> GroupSearch<'a> {
 
     /// Uses a hardware finding on a member as prior evidence, before the first test. Unknown members are ignored.
     ///
-    /// Its weight is that of degraded tests of this member alone, of the largest number that keeps its odds below 33 to 1: three
-    /// tests with 232 members and one expected bad member. It does not count as a test, and names no member.
+    /// The finding weighs as much as degraded tests of this member alone, as many as keep the odds of the member below 33 to 1: three tests
+    /// with 232 members and one expected bad member. It does not count as a test, and names no member.
     pub fn suspect(&mut self, member: &str) {
         let Some(at) = self.number.get(member) else { return };
         self.has_findings = true;

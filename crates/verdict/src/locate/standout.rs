@@ -29,9 +29,9 @@ const TO_SIGMA: f64 = 1.4826;
 pub(super) struct Standouts {
     /// Number of episodes in which the process was an outlier; consecutive iterations count as one episode.
     pub apart: Vec<usize>,
-    /// Halves with such an episode.
+    /// For each process the number of halves with such an episode.
     pub apart_halves: Vec<usize>,
-    /// Halves in which its times were the longest.
+    /// For each process the number of halves in which its times were the longest.
     pub longest: Vec<usize>,
     /// Number of halves in which processes were compared.
     pub halves: usize,

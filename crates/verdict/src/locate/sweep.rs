@@ -71,7 +71,7 @@ pub fn next_pairs(
     let (first, others): (Vec<_>, Vec<_>) =
         members.iter().cloned().partition(|member| suspected.contains(member));
     let has_prior = !first.is_empty() && 4 * first.len() <= members.len();
-    // With an odd number, the first member pauses in the first round.
+    // With an odd number of members, the first one pauses in the first round.
     let (pausing, paired) = others.split_at(others.len().min(1));
     let order = if has_prior { [pausing, &first, paired].concat() } else { members.to_vec() };
     let suspected = first.iter().map(String::as_str).filter(|_| has_prior).collect();
@@ -145,7 +145,7 @@ fn unmeasured<'a>(members: &'a [String], results: &[PairResult]) -> Vec<&'a Stri
 /// of these pairs already run.
 fn first_pairs(members: &[String], done: usize) -> Vec<(String, String)> {
     let count = members.len();
-    // With an odd number, one member pauses in each round.
+    // With an odd number of members, one of them pauses in each round.
     let seats = count + count % 2;
     let rounds = if count % 2 == 1 { 3 } else { 2 }.min(seats.saturating_sub(1));
     let mut begun = 0;

@@ -204,7 +204,7 @@ fn unpaired(
         .iter()
         .filter(|(at, (_, metric))| !learned.contains(*at) && criteria.settled(metric).is_none());
     let new: Vec<_> = new.map(|(_, (_, metric))| described(&BorrowedKey::of(metric).owned())).collect();
-    // The learned reasons state them if the baseline was learned for this run.
+    // If the baseline was learned for this run, the reasons of the learning already state the new values.
     if !new.is_empty() && !is_stated {
         let few = 2 * new.len() > of_known.len();
         let weighs = if few { Verdict::Inconclusive } else { Verdict::Pass };

@@ -1,4 +1,4 @@
-//! Changes of a metric over all its subjects and many runs, found as those of the plateau of nccl-tests ([`history`](crate::history)).
+//! Changes of a metric over all its subjects and many runs, found like changes of the plateau of nccl-tests ([`history`](crate::history)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,8 @@ use crate::{
 
 use super::listed;
 
-/// The level of a run: the median excess over the healthy values in the worse direction. `differences`: those of all subjects, relative.
+/// The level of a run: the median excess over the healthy values in the worse direction. `differences`: the relative differences of all
+/// subjects.
 pub(super) fn level(better: Better, differences: Vec<f64>) -> Option<f64> {
     let sign = match better {
         Better::Higher => -1.0,
@@ -23,7 +24,7 @@ pub(super) fn level(better: Better, differences: Vec<f64>) -> Option<f64> {
     (!differences.is_empty()).then(|| sign * median(differences))
 }
 
-/// A searched series: a metric, or all values of a metric in its settled window.
+/// Name, unit and labels of a searched series: a metric, or all values of a metric in its settled window.
 type SeriesName<'a> = (&'a str, &'a str, BTreeMap<&'a str, &'a str>);
 
 /// The last changes of the metrics, over the runs of the baseline, all later ones and this one. `current`: the levels of this run;

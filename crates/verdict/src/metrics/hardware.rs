@@ -10,7 +10,7 @@ use crate::evidence::RunEvidence;
 /// Adds reasons for changes and for missing evidence; without either, one reason reports unchanged hardware.
 pub(super) fn judge(evidence: &RunEvidence<'_>, rule: EvidenceRule, found: &mut FoundReasons<'_>) {
     let nodes = &evidence.reading.evidence;
-    // The log of another launcher has no hardware evidence.
+    // Evidence is not expected in the log of another launcher: only Burnin's own jobs collect it.
     let is_expected = rule == EvidenceRule::Required || (rule.is_taken() && evidence.cluster.is_some());
     if !is_expected && nodes.is_empty() {
         return;

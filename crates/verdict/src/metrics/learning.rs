@@ -69,17 +69,17 @@ pub(crate) fn learn(readings: &[&Reading]) -> Result<LearnedMetrics, (usize, Str
     Ok(history.learned(keys, &all, readings.len()))
 }
 
-/// The values of earlier runs that a run is compared with: those of its nodes and of the whole job. Each is one number, 8 bytes, because
-/// the metrics of hundreds of runs of a large fleet would need gigabytes.
+/// The values of earlier runs that a run is compared with: the values of its nodes and of the whole job. Each is one number, 8 bytes,
+/// because the metrics of hundreds of runs of a large fleet would need gigabytes.
 #[derive(Debug)]
 pub struct MetricHistory<'a> {
-    /// Positions of the values that the run has.
+    /// Position in `runs` of each value that the run has.
     own: BTreeMap<BorrowedKey<'a>, usize>,
-    /// Positions of the values that only earlier runs have.
+    /// Position in `runs` of each value that only earlier runs have.
     lost: BTreeMap<MetricKey, usize>,
     /// The nodes of the run; `None`: the whole job.
     nodes: BTreeSet<Option<&'a str>>,
-    /// Printed steps, by position.
+    /// Printed resolution of each value, by position.
     resolutions: Vec<Option<f64>>,
     /// The values of each run, by position: NaN if the run lacks the value. The last positions may be absent.
     runs: Vec<Vec<f64>>,
@@ -238,7 +238,7 @@ impl<'a> MetricHistory<'a> {
 /// Minimum number of runs that show how all subjects change together.
 const RUNS_IN_COMMON: usize = 3;
 
-/// The changes that all subjects of a metric share from run to run. `differences`: those of each run.
+/// The changes that all subjects of a metric share from run to run. `differences`: the differences of the subjects in each run.
 fn common(differences: &[Vec<f64>]) -> Option<CommonSpread> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     // The mean of a small number of subjects, such as those of a node that was replaced later, contains their own noise.

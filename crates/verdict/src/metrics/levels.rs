@@ -14,7 +14,7 @@ use super::{
 
 /// The learned values by subject, and the tiers by metric.
 pub(super) struct SubjectIndex<'a> {
-    /// With the position of each value.
+    /// Learned value of each subject, with its index in key order.
     learned: BTreeMap<BorrowedKey<'a>, (usize, &'a MetricBaseline)>,
     fleets: BTreeMap<FleetName<'a>, (usize, Option<Tiers>)>,
 }
@@ -40,7 +40,7 @@ impl<'a> SubjectIndex<'a> {
 
     /// The level of each metric of a run, in the order of the baseline's fleets.
     pub(super) fn levels(&self, metrics: &[Metric]) -> Vec<Option<f64>> {
-        // NaN: the run lacks the value.
+        // NaN marks a value that the run lacks.
         let mut own = vec![f64::NAN; self.learned.len()];
         for metric in metrics {
             let learned = self.learned.get(&BorrowedKey::of(metric));
@@ -72,7 +72,7 @@ impl Baseline {
         runs.into_iter().map(|metrics| index.levels(metrics)).collect()
     }
 
-    /// A baseline with its fleets, which one of an older version lacks.
+    /// Adds the fleets, which a baseline of an older version lacks.
     #[must_use]
     pub fn with_fleets(mut self) -> Self {
         if self.fleets.is_empty() {

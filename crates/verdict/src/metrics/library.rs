@@ -70,7 +70,7 @@ impl DeviceReference {
 /// another memory, board or power limit are other kinds, because they reach other values.
 const DEVICES: [(&str, &[&str], &[&str]); 6] = [
     ("A100 SXM", &["A100", "SXM"], &[]),
-    // `NVIDIA H100 80GB HBM3` is the name of the SXM module; the cards are `NVIDIA H100 PCIe` and `NVIDIA H100 NVL`.
+    // `NVIDIA H100 80GB HBM3` is the printed name of the SXM module; the PCIe cards print `NVIDIA H100 PCIe` and `NVIDIA H100 NVL`.
     ("H100 SXM", &["H100", "HBM3"], &["PCIE", "NVL", "GH200"]),
     ("H200 SXM", &["H200"], &["NVL", "GH200"]),
     ("B200", &["B200"], &["GB200"]),
@@ -81,7 +81,7 @@ const DEVICES: [(&str, &[&str], &[&str]); 6] = [
 /// The kind of a device by its printed name, such as `NVIDIA H100 80GB HBM3`.
 fn kind(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_uppercase();
-    // A partition of a GPU (`MIG 1g.10gb`) or a virtual one has a part of its speed.
+    // A partition of a GPU (`MIG 1g.10gb`) or a virtual GPU reaches only a part of the speed of the whole device.
     if name.contains("MIG") || name.contains("GRID") {
         return None;
     }
@@ -106,7 +106,7 @@ impl<'a> Devices<'a> {
         Self { names: places.values().copied().collect(), places }
     }
 
-    /// The device of a value: that of its label `device` or of its subject, or the only device of the log.
+    /// Device of a value: from the label `device`, or else from the subject, or else the only device of the log.
     fn name(&self, metric: &'a Metric) -> Option<&'a str> {
         let label = metric.labels.get("device").map(String::as_str);
         let only = self.names.first().filter(|_| self.names.len() == 1);

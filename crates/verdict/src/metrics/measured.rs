@@ -16,7 +16,7 @@ use crate::{evidence::RunEvidence, stated_gpus::StatedGpus, statistics::median};
 
 use super::{FoundReasons, listed, place::SubjectPlace};
 
-/// Metrics by name: a fleet has hundreds of thousands, and each criterion selects those of one name.
+/// Metrics by name: a fleet has hundreds of thousands of metrics, and each criterion selects the metrics of one name.
 pub(super) struct ByName<'a>(BTreeMap<&'a str, Vec<&'a Metric>>);
 
 impl<'a> ByName<'a> {
@@ -167,7 +167,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Rules that compare values in the direction of improvement need one.
+    /// Reports a metric without a direction of improvement if a rule of the criterion needs the direction.
     pub(super) fn has_direction(&self, found: &mut FoundReasons<'_>) {
         let Some(rule) = self.criterion.directed() else { return };
         if let Some(metric) = self.metrics.iter().find(|metric| metric.better == Better::None) {
@@ -179,7 +179,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Subjects with fewer values in the settled window than the criterion requires.
+    /// Reports subjects with fewer values in the settled window than the criterion requires.
     fn unsettled(&self, window: &Settled, seen: &BTreeSet<SubjectPlace<'_>>, found: &mut FoundReasons<'_>) {
         let all =
             self.metrics.iter().filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));
@@ -326,7 +326,7 @@ fn settled<'a>(values: impl Iterator<Item = MeasuredValue<'a>>, window: &'a Sett
     series
 }
 
-/// The median, with the last metric of the window.
+/// The median of the values, with the metric of the last value in the window.
 fn middle<'a>(values: &[MeasuredValue<'a>]) -> MeasuredValue<'a> {
     // `settled` returns no empty series.
     let last = values[values.len() - 1];

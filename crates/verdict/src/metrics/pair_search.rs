@@ -11,7 +11,7 @@ use crate::locate::{Located, PairOptions, PairResult, Suspect, from_pairs, plate
 
 use super::{PAIR_FAILED, pairs::both_ends};
 
-/// Values that are comparable: those of one metric with the same unit and labels.
+/// Name, unit and labels of a metric: values that agree in them are comparable.
 type Comparable<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>);
 
 /// Names of the metrics that measure pairs and have a direction of improvement.
@@ -30,8 +30,8 @@ pub fn units_of_pairs<'a>(readings: &'a [Reading], metric: &str) -> BTreeSet<&'a
 
 /// Finds the bad members from these metrics of the pairs, each in its own direction.
 ///
-/// A value is compared with those of the same labels, or with those of healthy logs. The speed of a pair in a log is the geometric mean of
-/// its compared values: one message size alone is no evidence. A pair with a failed program is degraded.
+/// A value is compared with values of the same labels, or with values of healthy logs. The speed of a pair in a log is the geometric mean
+/// of its compared values: one message size alone is no evidence. A pair with a failed program is degraded.
 #[must_use]
 pub fn from_pair_metrics(
     readings: &[Reading],
@@ -43,7 +43,7 @@ pub fn from_pair_metrics(
     let mut members: BTreeMap<String, Subject> = BTreeMap::new();
     let mut results = Vec::new();
     for reading in readings {
-        // Sum of the logarithms, and number of values.
+        // For each pair the sum of the logarithms of its values relative to the expected ones, and the number of values.
         let mut pairs: BTreeMap<(String, String), (f64, u32)> = BTreeMap::new();
         let mut named = |subject: &Subject| {
             let (a, b) = both_ends(subject)?;

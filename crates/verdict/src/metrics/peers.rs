@@ -58,7 +58,7 @@ pub(super) const LEVEL_SUBJECTS: usize = 4;
 /// Minimum distance of two levels, in robust standard deviations of each.
 pub(super) const LEVEL_GAP: f64 = 4.0;
 
-/// Values of the subjects at a second level, which is healthy.
+/// A second level of the subjects' values, which is healthy as well.
 #[derive(Clone, Copy)]
 struct SecondLevel {
     middle: f64,

@@ -34,7 +34,7 @@ impl<'a> SubjectPlace<'a> {
         self.gpu.is_some()
     }
 
-    /// The GPU of its node.
+    /// The node and GPU alone, without link, rank and peer.
     pub(super) const fn device(self) -> Self {
         Self { link: None, rank: None, peer: None, ..self }
     }

@@ -50,7 +50,7 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
     judge(&evidence, &Standard { criteria: Some(&criteria), ..Standard::default() })
 }
 
-/// Continuation of a case after the lines that name its cause.
+/// Rest of a case's log, after the lines that name the cause.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     /// The log continues with a complete table.
@@ -361,7 +361,7 @@ fn a_fault_named_before_the_first_line_of_the_benchmark_is_reported() {
         ),
     ];
     for (says, cause, blamed) in cases {
-        // The program is missing too, and the fault of the node decides.
+        // Even if the program is missing too, the fault of the node decides.
         for more in ["", "bash: ./all_reduce_perf: No such file or directory\n"] {
             let judgement = judged(&format!("{says}\n{more}"), None, "FAILED");
             assert_eq!(judgement.reasons[0].code, "JOB_FAILED", "{says}");
@@ -371,7 +371,7 @@ fn a_fault_named_before_the_first_line_of_the_benchmark_is_reported() {
             assert_eq!(suspects.first(), blamed.as_ref(), "{says}");
         }
     }
-    // NCCL began, and its initialisation failed.
+    // NCCL began before it failed, so the benchmark counts as started and the failed job is a fail.
     for says in
         ["NCCL version 2.28.9+cuda13.0", "node-1: Test NCCL failure common.cu:1005 'internal error / '"]
     {

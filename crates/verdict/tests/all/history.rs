@@ -133,7 +133,7 @@ fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
     }
 }
 
-/// The verdict of each night is judged, not only that of the last one.
+/// The verdicts of all nights are judged, not only the verdict of the last night.
 #[test]
 fn flat_series_rarely_fail_in_any_of_ninety_nights() {
     for values in [1, 12, 48] {
@@ -172,7 +172,7 @@ fn a_change_among_the_runs_of_a_learned_baseline_is_reported() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Segments cover every series without gap or overlap, and every level is within it.
+    /// Segments cover every series without gap or overlap, and every level is within the range of the series.
     #[test]
     fn segments_cover_the_series(series in prop::collection::vec(-1e12..1e12f64, 1..120), noise in 0.0..10.0f64) {
         let found = segments(&series, noise);

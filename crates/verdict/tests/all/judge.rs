@@ -233,11 +233,11 @@ fn gaps_in_a_table_are_found_without_a_request() {
         (&|_, unmeasured| *unmeasured = 1, "rows printed with an invalid number: 1"),
         (
             &|rows, _| sized(rows, &[M, 2 * M, 4 * M, 16 * M, 32 * M]),
-            "between 4 MiB and 16 MiB a size of the series is missing",
+            "a size of the series is missing between 4 MiB and 16 MiB",
         ),
         (
             &|rows, _| sized(rows, &[8 * M, 12 * M, 16 * M, 24 * M, 28 * M]),
-            "between 16 MiB and 24 MiB a size of the series is missing",
+            "a size of the series is missing between 16 MiB and 24 MiB",
         ),
     ];
     for (change, expected) in broken {
@@ -273,7 +273,7 @@ fn alltoall_and_sendrecv_are_checked_out_of_place_only() {
     }
 }
 
-/// One rank on one GPU: the workload and the measurement.
+/// Judges the measurement of one rank on one GPU.
 fn alone(reading: &Reading, criteria: &Criteria, baseline: Option<&Baseline>) -> Judgement {
     let cluster = Cluster { nodes: vec![Node::new("node-0", 1)], ..CLUSTER.clone() };
     let (_, job) = good();
@@ -304,7 +304,7 @@ fn learned() -> Baseline {
 #[test]
 fn one_rank_has_the_same_verdict_for_any_in_place_time() {
     let without = Criteria { floors: vec![], ..criteria() };
-    // Two digits of such a short time are too imprecise for a check.
+    // Times this short have too few digits to check that size equals time times bandwidth.
     for in_place_us in [0.0, 0.01, 0.24, 0.38, 0.44, 1.0, 7.1] {
         let reading = one_rank(in_place_us);
         let passed = alone(&reading, &without, None);
@@ -383,7 +383,7 @@ fn the_data_of_one_rank_is_judged() {
     assert_eq!((judgement.verdict, judgement.reasons[0].code.as_str()), (Verdict::Inconclusive, "ONE_RANK"));
 }
 
-/// A header that is cut to one of two nodes is no evidence about the other one.
+/// If the header is cut and names only one of two nodes, the wrong data may come from the other node.
 #[test]
 fn wrong_data_makes_a_node_a_suspect_only_if_no_other_node_took_part() {
     let (mut wrong, job) = good();
@@ -400,7 +400,7 @@ fn wrong_data_makes_a_node_a_suspect_only_if_no_other_node_took_part() {
         (hosts, reason.text.clone())
     };
     let (hosts, text) = accused(Some(&CLUSTER));
-    // The node without a rank is a suspect for that reason.
+    // The table names no rank of `node-1`, so that node is the suspect.
     assert!(hosts == ["node-1"] && text.contains("on one or more of node-0, node-1"), "{hosts:?} {text}");
     let chosen = [1, 2].map(|number| Node::new(Node::placeholder(number), 2)).to_vec();
     let (hosts, text) = accused(Some(&Cluster { nodes: chosen, ..CLUSTER.clone() }));

@@ -251,8 +251,8 @@ fn with_one_wrong_outcome_in_twenty_no_search_takes_more_tests_and_most_are_corr
     }
 }
 
-/// With a prior of one bad member and the tests for five, five are found less often: the wrong prior costs six bits,
-/// or eight tests.
+/// The prior expects one bad member, and the tests suffice for five: five bad members are found less often, because the wrong prior costs
+/// six bits, or eight tests.
 #[test]
 fn with_enough_tests_the_number_of_bad_members_need_not_be_known() {
     for (bad, correct) in [(1, 0.98), (5, 0.65)] {
@@ -371,7 +371,7 @@ proptest::proptest! {
         };
         let outcomes: Vec<_> = outcomes.into_iter().map(outcome).collect();
         let options = PlanOptions { noise, doubt, sure: doubt, expected: noise, ..PlanOptions::default() };
-        // The search does not contain the last two members, which occur in the outcomes.
+        // The outcomes contain two members that the search does not have.
         let located = from_groups(&all[..10], &outcomes, &options);
         assert!(located.suspects.iter().all(|suspect| (0.0..=1.0).contains(&suspect.confidence)));
         for group in plan_groups(&all[..10], &outcomes, &options).groups {

@@ -49,7 +49,7 @@ fn without_blocking_no_other_rank_is_suspected() {
     }
 }
 
-/// The faults of the previous test on the other ranks.
+/// The faults of the previous tests, moved to each other rank.
 #[test]
 fn the_suspect_is_the_rank_with_the_outlying_times() {
     for name in ["matrix-rank2-slow-z3", "matrix-rank2-slow-z0"] {
@@ -191,7 +191,7 @@ fn a_starved_process_is_named() {
         let (right, wrong) = plant("starved", ranks, |seeded, slow, half| {
             for at in 0..half[0].len() {
                 let delay = if seeded.part() < 0.3 { 3000.0 * seeded.part() } else { 0.0 };
-                // All ranks wait for the late one, or it alone is delayed.
+                // Either all other ranks wait for the slow rank, or the slow rank alone takes longer.
                 if seeded.part() < 0.5 {
                     (0..half.len()).filter(|rank| *rank != slow).for_each(|rank| half[rank][at] += delay);
                 } else {

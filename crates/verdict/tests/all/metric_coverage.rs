@@ -134,7 +134,7 @@ fn a_gpu_that_every_log_lacks_is_inconclusive_if_the_settings_state_it() {
     let text = &judgement.reasons[0].text;
     assert!(text.contains("7 of 8 GPUs of node n1; 7 of 8 GPUs of node n2"), "{text}");
     assert!(text.contains("`subjects`"), "the reason names the criterion that permits missing GPUs: {text}");
-    // The scheduler chose the nodes when the job started.
+    // The node names are placeholders, because the scheduler chooses the nodes when the job starts.
     let any = [node("any-0", 8, 8), node("any-1", 8, 8)];
     assert_eq!(on_cluster(&seven, (&any, Every::Node), floor()).verdict, Verdict::Inconclusive);
     let one = seven_on(&["n1"]);
@@ -169,7 +169,7 @@ fn fewer_gpus_than_stated_pass_where_they_are_intended_or_unknown() {
         on_cluster(&seven, (&[node("n1", 8, 8)], Every::Rank), floor()).verdict,
         Verdict::Inconclusive
     );
-    // A log without the names of nodes has the GPUs of all of them.
+    // A log without node names contains the GPUs of all nodes.
     let mut unnamed = healthy();
     unnamed.metrics.pop();
     unnamed.gpus.pop();
@@ -186,7 +186,7 @@ fn fewer_gpus_than_stated_pass_where_they_are_intended_or_unknown() {
     mixed.gpus.append(&mut whole.gpus);
     pass(&mixed, (&both, Every::Node), floor());
     assert_eq!(by(&mixed, floor()).reasons[0].text, "copy is not measured for node n1, gpu 7");
-    // A program that measures the GPU of its process names none.
+    // A program that measures only the GPU of its process does not name that GPU.
     let mut one = seven_on(&["n1"]);
     one.metrics.truncate(1);
     one.metrics[0].subject.gpu = None;

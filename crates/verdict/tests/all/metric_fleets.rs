@@ -20,7 +20,7 @@ fn fleet(values: impl IntoIterator<Item = f64>) -> Reading {
     Reading { metrics: (0..).zip(values).map(metric).collect(), gpus: Vec::new(), ..healthy() }
 }
 
-/// The two levels of a published fleet: 10 of 30 nodes at 7,075, the others at 7,228 GB/s.
+/// Value of a node at one of two levels, as in a published fleet: 10 of 30 nodes at 7,075, the others at 7,228 GB/s.
 fn level(node: u32, low: impl Fn(u32) -> bool) -> f64 {
     (if low(node) { 7_075.0 } else { 7_228.0 }) + f64::from(node % 5) - 2.0
 }
@@ -65,10 +65,10 @@ fn a_shift_of_all_subjects_is_reported_and_does_not_fail() {
     assert!(judgement.reasons[0].text.contains("-0.13 % (+/- 0.00 %)"), "{:?}", judgement.reasons);
 }
 
-/// 256 GPUs that differ by 0.3 %, a moment of a published fleet.
+/// 256 GPUs that differ by 0.3 %, like those of a published fleet at one moment.
 struct Fleet {
     levels: Vec<f64>,
-    /// Relative spread of the repetitions of a GPU.
+    /// Relative spread of repeated measurements of a GPU.
     repeat: f64,
     random: SplitMix64,
 }

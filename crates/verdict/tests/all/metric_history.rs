@@ -207,7 +207,7 @@ fn a_strict_comparison_with_its_past_does_not_suspect_a_node_that_alternates_bet
         &format!("{flagged} flagged"),
     );
     assert!(flagged == 0 && changed > 250, "{flagged} flagged, {changed} with changed levels");
-    // A node between the levels, and one below both, are at no level.
+    // A node between both levels, or below both, is at no level.
     let first: Vec<_> = (0..5).map(|_| of_two_levels(&mut random)).collect();
     let baseline = learn(&healthy(&first)).unwrap();
     let upper = baseline.metrics.iter().position(|learned| learned.value > 270_000.0).unwrap();
@@ -244,7 +244,7 @@ fn each_node_is_compared_with_its_own_past_if_runs_have_different_nodes() {
     assert_eq!((baseline.metrics.len(), baseline.runs, earlier.len()), (4, 8, 0));
     assert_eq!(missing, ["gemm of node node-20"]);
     assert_eq!(paired((5, 20)).missing, ["gemm of node node-03", "gemm of node node-20"]);
-    // Node 3 is in every second run: its values are those of seven runs, and the levels of all nodes those of five.
+    // Node 3 is in every second run: its values come from seven runs, and the levels of all nodes from five.
     let Paired { baseline, earlier, .. } = paired((4, 5));
     assert_eq!((baseline.metrics.len(), baseline.runs, baseline.fleets[0].levels.len()), (4, 5, 5));
     assert_eq!(earlier, vec![vec![Some(0.0)]; 3]);

@@ -75,7 +75,7 @@ fn bounds_hold_for_every_subject() {
     assert_eq!((unequal.verdict, codes(&unequal)), (Verdict::Fail, vec!["NOT_EQUAL"]));
 }
 
-/// Without a direction no distance is worse: such rules would pass any value.
+/// Without a direction of improvement no value is worse than another, so a rule that needs the direction would pass any value.
 #[test]
 fn rules_that_need_a_direction_never_pass_a_metric_without_one() {
     let undirected = |mut reading: Reading| {
@@ -274,7 +274,7 @@ fn the_library_judges_a_device_by_its_name() {
     assert!(judgement.reasons[0].text.contains("`NVIDIA H100 PCIe`"), "{:?}", judgement.reasons);
     other.gpus.clear();
     assert_eq!(codes(&by(&other, bounded("nvbandwidth.device_local_copy"))), ["NO_DEVICE_REFERENCE"]);
-    // A declared parser has no list of devices, and may have a label.
+    // A declared parser lists no devices, but its label `device` can name one.
     for metric in &mut other.metrics {
         metric.labels.insert("device".to_owned(), "NVIDIA H100 80GB HBM3".to_owned());
     }

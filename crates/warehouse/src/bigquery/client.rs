@@ -323,7 +323,7 @@ fn ended(job: &Job) -> Option<FinishedJob> {
     Some(FinishedJob { at, how })
 }
 
-/// `{"f": [{"v": ...}, ...]}`.
+/// Cells of a row in the API's form, `{"f": [{"v": ...}, ...]}`.
 fn cells(mut row: Map<String, Value>) -> Result<Vec<Value>, Error> {
     let Some(Value::Array(cells)) = row.remove("f") else {
         return Err(Error::Transient(format!("BigQuery answered a row without cells: {row:?}")));

@@ -37,7 +37,7 @@ fn rows<T: Serialize>(table: &WarehouseTable, rows: &[T]) -> Result<(), Error> {
             }
         }
         let key: Vec<_> = table.key.iter().map(|column| row[*column].to_string()).collect();
-        // BigQuery has no unique keys: duplicates would be stored.
+        // BigQuery enforces no unique keys, so it would store duplicates.
         if !keys.insert(key) {
             return Err(refused(format!("duplicate row: another row has the same {}", table.key.join(", "))));
         }

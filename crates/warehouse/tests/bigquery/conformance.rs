@@ -12,7 +12,7 @@ async fn the_bigquery_warehouse_conforms() {
     let bed = BigQueryBed::new().await;
     let warehouse = bed.warehouse(hasty());
     conformance::history(&*warehouse).await;
-    // The suite with paged, late and lost responses.
+    // Repeat the suite with paged, late and lost responses.
     bed.bigquery.pages_of(3);
     for fault in [Fault::Slow, Fault::Cut, Fault::LandsAndTears] {
         bed.bigquery.fault(On::Query, fault);

@@ -18,7 +18,7 @@ const RUNS: usize = 40;
 /// Number of concurrent callers of each load, like repeated deliveries of one command.
 const CALLERS: usize = 2;
 
-/// A caller's last result, and its number of dropped calls.
+/// Loads as one caller; returns the last result and the number of dropped calls.
 async fn bring(
     loaders: &[Arc<BigQuery>],
     id: &str,

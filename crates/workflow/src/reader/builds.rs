@@ -90,7 +90,7 @@ impl WorkflowReader<'_> {
         Some((spec, document))
     }
 
-    /// A build's substitutions: the command line's, else the values file's, else its own, else the shared ones.
+    /// Substitutions of a build, in order of precedence: command line, values file, the build's own, shared ones.
     fn substitutions(
         &mut self,
         field: &str,

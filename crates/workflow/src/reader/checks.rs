@@ -42,7 +42,7 @@ impl MatrixCell {
     }
 }
 
-/// Each element, or one `None` for an empty list.
+/// Each element as `Some`; a single `None` for an empty list, which then has no effect on the combinations.
 fn each<T>(list: impl IntoIterator<Item = T>) -> Vec<Option<T>> {
     let list: Vec<_> = list.into_iter().map(Some).collect();
     if list.is_empty() { vec![None] } else { list }
@@ -77,7 +77,7 @@ impl<'a> WorkflowReader<'a> {
     /// The checks of the workflow; a check with a matrix becomes one check for each combination.
     pub(crate) fn checks(&mut self, files: &[CheckFile]) -> Vec<Check> {
         let mut checks: Vec<Check> = Vec::new();
-        // Names of a file's checks by the name in the file: `needs` may name a whole matrix.
+        // Names of the resulting checks by the name in the file, because `needs` may name a whole matrix.
         let mut named: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (at, file) in files.iter().enumerate() {
             let field = format!("checks[{at}]");
@@ -126,7 +126,7 @@ impl<'a> WorkflowReader<'a> {
                 if checks.iter().any(|check| check.name == name) {
                     self.complain(
                         &format!("{field}.name"),
-                        format!("`{name}` is the name of an earlier check"),
+                        format!("`{name}` is the name of an earlier check; write another name"),
                     );
                 }
                 let Some(read) = read.clone() else { continue };
@@ -221,7 +221,7 @@ impl<'a> WorkflowReader<'a> {
         if file.command.is_empty() {
             self.complain(
                 field,
-                "has neither `workload`, a program of nccl-tests, nor `command`, any other program",
+                "has neither `workload` nor `command`; write `workload` for a program of nccl-tests, `command` for any other",
             );
             return None;
         }
@@ -345,7 +345,7 @@ impl<'a> WorkflowReader<'a> {
         Some(Benchmark { program, criteria, baseline, environment: BTreeMap::new() })
     }
 
-    /// `collectives`: those of a matrix, which replace the collective of the workload.
+    /// Resolves a workload. `collectives`: the collectives of a matrix, which replace that of the workload.
     fn workload(&mut self, field: &str, workload: &WorkloadFile, collectives: &[Collective]) -> Workload {
         let (ByteSize(min_bytes), ByteSize(max_bytes)) = (workload.min_bytes, workload.max_bytes);
         if min_bytes == 0 {

@@ -102,7 +102,7 @@ fn problems_name_the_check() {
     let cases = [
         (
             format!("name: first, {WORKLOAD}"),
-            "w.yaml:5:6: checks[1].name: `first` is the name of an earlier check",
+            "w.yaml:5:6: checks[1].name: `first` is the name of an earlier check; write another name",
         ),
         (format!("name: b, {WORKLOAD}, needs: [late]"), "checks[1].needs[0]: `late` is not an earlier check"),
         (format!("name: b c, {WORKLOAD}"), "checks[1].name: expected name"),
@@ -204,7 +204,7 @@ fn pairs_of_nodes_may_require_evidence() {
 #[test]
 fn problems_of_a_command_name_the_field() {
     let cases = [
-        ("criteria: any.yaml".to_owned(), "checks[0]: has neither `workload`, a program of nccl-tests, nor `command`"),
+        ("criteria: any.yaml".to_owned(), "checks[0]: has neither `workload` nor `command`"),
         (format!("{WORKLOAD}, command: [x]"), "checks[0].command: contradicts `workload`"),
         (format!("{WORKLOAD}, every: node"), "checks[0].every: contradicts `workload`"),
         ("command: [''], read: hpl, criteria: any.yaml".to_owned(), "checks[0].command[0]: is empty; write the name of the program"),
@@ -374,7 +374,7 @@ fn gpu_burn_runs_in_its_own_folder() {
     };
     let output = run(&format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "-tc 30\n", "{output:?}");
-    // This host may have a real gpu_burn.
+    // The `PATH` is only this folder, because the host may have a real gpu_burn.
     std::os::unix::fs::symlink("/bin/bash", own.join("bash")).unwrap();
     fs::remove_file(own.join("gpu_burn")).unwrap();
     let output = run(&own.display().to_string());
@@ -409,7 +409,8 @@ fn the_suite_of_nights_measures_enough_values_to_show_small_changes() {
     }
 }
 
-/// Verdict, codes and texts of the reasons, and number of suspects of a diagnosis by the criteria of a suite, without hardware evidence.
+/// Judges a diagnosis by the criteria of a suite, without hardware evidence. Returns the verdict, codes and texts of the reasons, and
+/// number of suspects.
 fn diagnosed(workflow: &Workflow, document: &serde_json::Value) -> (model::Verdict, String, usize) {
     let check = workflow.checks.iter().find(|check| check.name == "diagnostics").unwrap();
     let criteria = model::Criteria { evidence: model::EvidenceRule::Off, ..check.benchmark.criteria.clone() };

@@ -43,7 +43,7 @@ fn the_workflows_of_this_repository_are_valid() {
     for entry in fs::read_dir(workflows).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
-            // Only the user's values are missing.
+            // Only missing values of the user are problems.
             for problem in resolve(&path, &[]).err().into_iter().flat_map(|problems| problems.0) {
                 assert!(problem.message.ends_with("state it in a file for --values"), "{problem}");
             }
@@ -53,7 +53,7 @@ fn the_workflows_of_this_repository_are_valid() {
     assert!(checked > 0);
 }
 
-/// The triggers that the four systems' files show as comments.
+/// The triggers in comments of the four systems' files are valid, too.
 #[test]
 fn commented_triggers_are_valid() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");

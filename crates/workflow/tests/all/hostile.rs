@@ -49,7 +49,7 @@ fn hostile() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A line of this process's memory statistics, KiB.
+/// Value of a line in this process's memory statistics, KiB.
 fn memory_kib(line: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let value = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();

@@ -34,7 +34,7 @@ pub struct OutputFile {
     pub name: String,
 }
 
-/// Properties of a body, complete once it has been read to the end.
+/// Properties of a body. They are complete after the body has been read to the end.
 pub type CollectedHandle = Arc<Mutex<Collected>>;
 
 /// The file's bytes as stored, and their properties. `limit`: maximum bytes without the marks of cuts and redactions.
@@ -171,8 +171,8 @@ impl BodyState {
     }
 }
 
-/// The end of a file from the first complete line on, and its offset. An incomplete line or private key is dropped: a secret
-/// whose beginning is missing would not be recognised.
+/// The end of a file, starting at its first complete line, and the offset of that line. An incomplete line or private key is
+/// dropped: a secret whose beginning is missing would not be recognised.
 async fn whole_lines(ending: FileTail, not_before: u64, most: u64) -> io::Result<(u64, Vec<u8>)> {
     let FileTail { mut from, body } = ending;
     let mut text = Vec::new();

@@ -99,7 +99,7 @@ fn all_reduce() -> String {
     file("tests/data/evidence/h100-all-reduce.log")
 }
 
-/// A diagnosis that passes, with the evidence of two H100 around it.
+/// A passing diagnosis, with the evidence of two H100 before and after it.
 fn passing_diagnosis() -> String {
     let log = file("tests/data/evidence/h100-load.log");
     let log = log.replace("\ndone\n", &format!("\n{}", diagnosis("memory", &[])));
@@ -325,7 +325,6 @@ async fn reports_without_a_fault_drain_no_node() {
     }
 }
 
-/// The search for the bad node drains a faulty node.
 #[tokio::test]
 async fn a_fault_drains_its_node() {
     let banner = "# Collective test starting: all_reduce_perf\n# Using devices\n";
@@ -391,7 +390,8 @@ fn with_fault() -> Vec<(&'static str, Job)> {
 fn reports_of_a_fault_never_pass() {
     let criteria = criteria(EvidenceRule::Required);
     for (report, job) in with_fault() {
-        // Logs without evidence are inconclusive for this reason alone, which would hide the fault.
+        // A log without evidence would be inconclusive for that reason alone, and an undetected fault would not show: such
+        // logs are judged without the rule.
         let rule =
             if job.log.contains("burnin evidence: ") { EvidenceRule::Required } else { EvidenceRule::Off };
         let criteria = Criteria { evidence: rule, ..criteria.clone() };
@@ -400,7 +400,7 @@ fn reports_of_a_fault_never_pass() {
     }
 }
 
-/// Version 4 of DCGM: the document of a complete diagnosis, and exit code 226, which dcgmi has for each kind of finding.
+/// dcgmi of DCGM 4 exits with 226 for each kind of finding, so the document of a complete diagnosis decides.
 #[test]
 fn exit_code_226_of_version_4_is_judged_by_the_document() {
     let verdict = |log: String, exit_code| {
@@ -424,7 +424,7 @@ fn exit_code_226_of_version_4_is_judged_by_the_document() {
     assert_eq!(clean.verdict, Verdict::Inconclusive, "{:?}", clean.reasons);
     assert!(clean.reasons[0].text.contains("226"), "the reason states the code: {:?}", clean.reasons);
     assert_eq!(verdict(four(&[]), 0).verdict, Verdict::Pass);
-    // Real documents of version 4, each with a finding or a skipped plug-in.
+    // These real documents of version 4 each contain a finding or a skipped plug-in.
     for name in
         ["4.4-own.json", "4.2.3-gb10-level2-partial-skip.json", "4.5.2-gb10-level2-plugins-gated.json"]
     {

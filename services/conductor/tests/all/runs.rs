@@ -165,7 +165,7 @@ async fn after_a_restart_owed_commands_are_resent_and_running_work_is_polled() {
 #[tokio::test]
 async fn another_conductor_continues_after_a_crash_at_any_write() {
     let events: Vec<Event> = [requested()].into_iter().chain(answers()).collect();
-    // Twelve records and one hint.
+    // The run writes twelve records and one hint.
     for writes in 0..=13 {
         let store = Moody::new(Temper::Dies(writes.into()));
         let world = Conductors::over(store.clone());
@@ -305,7 +305,7 @@ async fn a_cluster_that_reappears_during_hint_removal_keeps_its_hint() {
     let world = Conductors::over(store.clone());
     let (closing, rival) = (world.conductor(), world.conductor());
     let mut events = [requested()].into_iter().chain(answers()).collect::<Vec<_>>();
-    // The provider's first fact arrives last.
+    // The fact that the provider accepted the cluster arrives last.
     let accepted = events.remove(3);
     let deleted = events.pop().unwrap();
     feed(&closing, events).await;

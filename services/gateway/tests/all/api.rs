@@ -20,7 +20,7 @@ async fn a_repeated_key_returns_the_same_run_and_another_request_under_it_is_ref
     let wish = json!({"workflow": "w", "set": {"limits.job": "5m"}});
     let (status, first) = front.post("/api/v1/runs", Some("k"), wish.clone()).await;
     assert_eq!((status, &first["new"]), (202, &json!(true)), "{first}");
-    // After a changed file, a restart and a day, the started run is the same.
+    // After a changed file, a restart and a day, the key still returns the started run.
     front.write("w", "parameters: [limits.job]\nlimits: {attempts: 7}\n");
     front.restart();
     let again = front.post("/api/v1/runs", Some("k"), wish.clone()).await;
@@ -343,7 +343,7 @@ async fn a_deployed_gateway_starts_the_shipped_workflows_by_itself() {
             "{cluster:?}"
         );
     }
-    // As shipped they are refused, because they run on processes.
+    // The workflows as shipped are refused, because they run on processes.
     let shipped = Arc::new(Catalogue::folder(root.join("workflows")).deployed()).read().await.unwrap();
     assert!(!shipped.workflows["nightly"].startable && !shipped.workflows["on-push"].startable);
 }

@@ -36,7 +36,8 @@ async fn a_repeated_request_returns_the_same_run_and_a_reply() {
     assert!(answers.iter().all(|answer| *answer == answers[0]));
     let requested = &front.published("dev.burnin.run.requested.v1")[0];
     assert_eq!(requested["origin"], json!({"message": {"source": "//acme/ci", "id": "42"}}));
-    // The id 42 from another sender is another request. From the same sender with other content it is rejected.
+    // The id 42 from another sender is another request. The id 42 from the same sender with other content is
+    // rejected.
     let other = pushed(RUN_REQUEST, "//acme/other", "42", &json!({"workflow": "w"}));
     assert_eq!(front.gateway.handle(&other).await, Disposition::Done);
     assert_eq!(front.runs().await.len(), 2);
@@ -78,7 +79,7 @@ async fn invalid_requests_are_parked_and_answered() {
         assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
     }
     assert_eq!(front.runs().await, [""; 0]);
-    // Delivered over HTTP, as by Pub/Sub: the event is acknowledged and parked.
+    // Over HTTP, as from Pub/Sub, an invalid event is acknowledged and parked.
     let body = json!({"specversion": "1.0", "type": RUN_REQUEST, "source": "//a", "id": "9", "data": {"workflow": "x"}});
     let structured = [("content-type", "application/cloudevents+json")];
     assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);

@@ -136,7 +136,7 @@ async fn irrelevant_and_unsigned_pushes_start_nothing() {
     let mut other = good.clone();
     other["repository"]["full_name"] = "acme/other".into();
     assert_eq!(runs(&deliver(&front, "push", "d-o", &other).await.1), 0);
-    // No signature, another key, or other bytes.
+    // The signature is missing, made with another key, or made for other bytes.
     let body = good.to_string();
     let altered = signature(SECRET, &body.replace("a@example.com", "b@example.com"));
     for signed in ["", "sha256=", &signature("another secret of 16 letters", &body), &altered] {
@@ -242,7 +242,7 @@ async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
     assert_eq!(front.chore("refs").await, 204);
     assert_eq!(front.runs().await.len(), 1, "a poll finds no missed push");
 
-    // The webhook is lost. Polling waits for it, and then reports the push.
+    // The webhook is lost. Polling waits for the webhook, and then reports the push.
     fs::remove_file(&hook).unwrap();
     forge.work(&["commit", "--quiet", "--amend", "-m", "rewritten"]);
     push(&["push", "--quiet", "--force", "origin", "main"]).await;

@@ -116,7 +116,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
         assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
     }
     assert_eq!(front.runs().await, [""; 0]);
-    // Over HTTP, as Pub/Sub delivers it: acknowledged and parked.
+    // Over HTTP, as from Pub/Sub, an invalid offer is acknowledged and parked.
     let body = json!({"specversion": "1.0", "type": CLUSTER_OFFERED, "source": "//a", "id": "9", "data": slurm("x")});
     let structured = [("content-type", "application/cloudevents+json")];
     assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);

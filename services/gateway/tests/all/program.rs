@@ -1,4 +1,4 @@
-//! `burnin-gateway` as a process: its environment, and a request that reaches its buckets.
+//! Tests `burnin-gateway` as a process: its environment, and a request that reaches the buckets.
 
 use std::path::Path;
 

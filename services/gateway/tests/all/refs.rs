@@ -70,7 +70,7 @@ async fn http_lists_branches_and_tags() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let at = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    // A program sets the provider once in its `main`.
+    // A program's `main` sets the cryptography provider of TLS; this test has no such `main`.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let refs = gateway::HttpRefs::new(Some("a token".to_owned())).unwrap();
     conforms(&refs, &forge, &format!("{at}/forge.git"), &format!("{at}/nowhere.git")).await;

@@ -105,7 +105,7 @@ async fn a_slow_log_fails_and_a_log_of_other_ranks_is_inconclusive() {
     service(run_case("inconclusive").await).honours_twice("inconclusive").await;
 }
 
-/// A run on the day before, with the log's own times multiplied by a factor.
+/// An earlier run with all times of the log multiplied by `slower`.
 fn past_run(number: i64, slower: f64) -> Load {
     let facts = test_support::contract::facts(SERVICE, "own-past");
     let reached = serde_json::from_value(facts["facts"][0]["data"].clone()).unwrap();
@@ -126,7 +126,7 @@ fn past_run(number: i64, slower: f64) -> Load {
 #[tokio::test]
 async fn five_passed_runs_form_a_baseline_and_a_slower_run_fails_against_it() {
     let past = Arc::<Memory>::default();
-    // The log of the case takes 5 % longer than each of these.
+    // The log of the case takes 5 % longer than each of these runs.
     for number in 0..5 {
         past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
     }
@@ -156,7 +156,7 @@ async fn no_baseline_is_learned_from_four_passed_runs() {
     assert_eq!(answer["facts"][0]["data"]["verdict"], "pass");
 }
 
-/// The verdict of the case after earlier runs; `past` has the time of each one relative to that of a fast run.
+/// Verdict of the case after earlier runs. `past`: duration of each earlier run, relative to a fast run.
 async fn after(past: &[f64]) -> (String, Vec<(String, String)>) {
     let history = Arc::<Memory>::default();
     let runs = past.iter().zip(0..);

@@ -1,4 +1,4 @@
-//! Logs of the nodes of one job: only one has the measurements.
+//! A job with a log for each node: only one of the logs has the measurements.
 
 use judge::{CombinedLogs, LogReader};
 

@@ -33,13 +33,13 @@ async fn judge() -> (Arc<MemoryStore>, TestedService) {
     (store, TestedService::new(|_| judge))
 }
 
-/// The log's curve with times multiplied by a factor, on the case's cluster.
+/// Baseline of the sample log with all times multiplied by `slower`, for a cluster with these fields.
 fn curve(slower: f64, fields: &[(&str, &str)]) -> Baseline {
     let mut reading = nccl::read_bytes(&crate::support::four_gpus());
     for half in
         reading.tables[0].rows.iter_mut().flat_map(|row| row.out_of_place.iter_mut().chain(&mut row.in_place))
     {
-        // With the printed number of digits, which JSON preserves.
+        // Rounded to the printed number of digits: JSON preserves such values exactly.
         half.time_us = (100.0 * half.time_us * slower).round() / 100.0;
     }
     let fingerprint =

@@ -47,7 +47,7 @@ async fn a_node_with_fewer_gpus_than_its_settings_state_never_passes() {
     let text = lost["reasons"][0]["text"].as_str().unwrap();
     assert!(text.contains("7 of 8 GPUs of node n1"), "{text}");
     assert_eq!(judged(eight(), 0..8, floor()).await["verdict"], "pass");
-    // The check measures fewer GPUs on purpose, or the settings state none.
+    // The criteria expect fewer GPUs, or the settings state no GPUs.
     let seven = MetricCriterion { subjects: Some(7), ..floor() };
     assert_eq!(judged(eight(), 0..7, seven).await["verdict"], "pass");
     assert_eq!(judged(Node::new("n1", 8), 0..7, floor()).await["verdict"], "pass");

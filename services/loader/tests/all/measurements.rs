@@ -147,7 +147,7 @@ async fn tables_of_real_logs_are_metrics_too() {
     assert_eq!(times.iter().map(|row| row.rank).collect::<Vec<_>>(), [Some(0), Some(1), Some(2), Some(3)]);
     assert!(times.iter().all(|row| (&*row.unit, &*row.better, &*row.scope) == ("us", "lower", "rank")));
     assert!(times.iter().all(|row| row.node.is_some() && row.gpu.is_some()), "{times:?}");
-    // The views for latest, trend and node.
+    // The views for latest values, trend and nodes contain the metric.
     let file = rusqlite::Connection::open(&path).unwrap();
     for view in ["metrics_latest", "metrics_trend", "metrics_by_node"] {
         let query = format!("SELECT count(*) FROM {view} WHERE metric = 'nccl_tests.bus_bandwidth'");

@@ -94,7 +94,7 @@ impl HttpSender {
         for page in 1..=PAGES {
             let path = format!("/repos/{repository}/commits/{}/check-runs", check.push.commit);
             let mut url = self.github.at(&path)?;
-            // All check runs of this name, not only the newest.
+            // Without `filter=all` GitHub returns only the newest check run of a name.
             url.query_pairs_mut()
                 .append_pair("check_name", &check.name)
                 .append_pair("filter", "all")

@@ -88,7 +88,7 @@ fn only_changes_are_notified() {
         ("b", &["broken"]),
         ("c", &[""]),
         ("o", &[""]),
-        // The first failure after passes, the second, recovery.
+        // The first failure after passes and the recovery are news; the second failure is not.
         ("ppffppf", &["", "", "failed", "", "recovered", "", "failed"]),
         // A completed run without a benchmark counts as a pass; a failed verdict counts regardless of later stages.
         ("dld", &["", "failed", "recovered"]),
@@ -258,11 +258,11 @@ fn news_depends_on_the_notices_that_the_channel_received() {
     use News::{Broken, Failed, Recovered, StillFailing};
     let all = &News::ALL[..];
     let cases = [
-        // Failed before the channel existed: the next failed night is news, with the time of the first.
+        // The system failed before the channel existed: the next failed run is news, with the time of the first one.
         ("ff", all, 1.0, Some((Failed, "w-000"))),
         ("f*f", all, 1.0, None),
         ("pff", all, 1.0, Some((Failed, "w-001"))),
-        // A channel that was added later, or never received a notice.
+        // The channel was added later, or never received a notice.
         ("f-f", all, 1.0, Some((Failed, "w-000"))),
         ("f-f*f", all, 1.0, None),
         ("f*b", all, 1.0, Some((Broken, "w-001"))),
@@ -277,7 +277,7 @@ fn news_depends_on_the_notices_that_the_channel_received() {
         ("f*pp", all, 1.0, Some((Recovered, "w-000"))),
         ("f*p*p", all, 1.0, None),
         ("f*p-p", all, 1.0, None),
-        // A day after the notice, not a day after the failure began.
+        // A reminder is due a day after the notice, not a day after the failure began.
         ("fff*f", all, 12.0, None),
         ("fff*fff", all, 12.0, Some((StillFailing, "w-000"))),
         ("f*ff", &[StillFailing], 12.0, Some((StillFailing, "w-000"))),

@@ -183,7 +183,7 @@ async fn missed_endings_are_found_in_the_ledger() {
         world.chore().await;
     }
     assert_eq!(channels(&sender), ["w-2 webhook-pager"]);
-    // A commit's status is set without an event of its run.
+    // A commit's status is set even without an event of the run.
     let begun = SimulatedRun::new("w-3", How::Open, 4.0).notifying(to_all()).pushed();
     world.record(&begun).await;
     world.chore().await;
@@ -295,7 +295,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
     ] {
         let (world, sender) = world();
         let open = SimulatedRun::new("w-1", How::Open, 1.0).notifying(github.clone()).pushed();
-        // The event arrives before its record, so it is retried later.
+        // The event arrives before the record exists, so the event is retried later.
         let disposition = world.notifier.handle(&requested(&open)).await;
         assert_eq!(disposition, Disposition::Retry("w-1 is not recorded yet".to_owned()));
         world.record(&open).await;
@@ -326,7 +326,7 @@ async fn a_pending_status_never_follows_the_final_one() {
     let end = world.json("notices/w-1/github-begun/end.json").await;
     assert_eq!(end["how"], "superseded");
 
-    // Another process is about to send it: wait.
+    // Another process is about to send the pending status, so the final status waits.
     let open = SimulatedRun { run: "w-2".to_owned(), ended: 10.0, began: 9.5, ..open };
     world.record(&open).await;
     sender.answer(false, Reply::transient("died"));

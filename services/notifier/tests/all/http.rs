@@ -230,7 +230,8 @@ async fn a_receiver_gets_each_notice_once_after_restarts_and_lost_responses() {
     let mut arrived = receiver.arrived();
     arrived.sort();
     arrived.dedup();
-    // The first lookup of the check run failed, so it was created once; a status is identified by its state.
+    // The first lookup of the check run failed, so the check run was created once; a status is identified by
+    // its state.
     assert_eq!(arrived.len(), 4, "{arrived:?}");
     assert_eq!(world.names("notices/open/").await, [""; 0]);
     let checks = receiver.taken().iter().filter(|(_, what)| what["head_sha"].is_string()).count();
@@ -316,7 +317,7 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     let clock = clock();
     let receiver = Receiver::default();
     let url = receiver.serve().await;
-    // A closed port, a wrong token, an unknown channel, and every kind of rejection.
+    // The failures are a closed port, a wrong token, an unknown channel, and every kind of rejection.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let closed_url = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);

@@ -82,7 +82,7 @@ async fn external_text_is_escaped() {
         };
         let notices = letters(hostile).await;
         let OutgoingMessage::Check(check) = &notices[0].letter else { panic!("a check run") };
-        // The report has its own tests; this text must not contain its fences.
+        // Other tests check the report; this text must not contain the report's fences.
         let summary = &check.summary;
         for acting in ["<script", "<!channel", "@here", "](https://evil", "https://evil", "\n# ", "\u{202e}"]
         {

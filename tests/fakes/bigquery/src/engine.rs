@@ -1,5 +1,5 @@
 //! An engine that executes GoogleSQL: an emulator that reads source URIs from a folder. The gate
-//! `.ci/bigquery.sh` starts it and sets its address.
+//! `.ci/bigquery.sh` starts the emulator and sets its address.
 
 use std::{path::PathBuf, sync::Arc};
 

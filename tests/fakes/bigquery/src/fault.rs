@@ -15,7 +15,7 @@ pub enum On {
     Query,
     /// Read of a table's schema.
     Table,
-    /// Not a request: a load job, while it runs.
+    /// A running load job; not a request.
     Job,
 }
 

@@ -156,7 +156,7 @@ async fn fetch(world: &BigQueryState, uris: &Value) -> Result<Vec<(String, Strin
         };
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
         let url = format!("{}/storage/v1/b/{bucket}/o/{name}?alt=media", world.storage);
-        // BigQuery repeats interrupted reads; a test's faults apply to the client's storage only.
+        // BigQuery repeats interrupted reads, so a test's storage faults affect only the client.
         let mut read = Err("not read".to_owned());
         for _ in 0..20 {
             read = match world.http.get(&url).send().await {

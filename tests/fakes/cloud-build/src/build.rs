@@ -160,7 +160,7 @@ fn refused_account(build: &Value) -> Option<String> {
     if !account.starts_with("projects/") || !account.contains("/serviceAccounts/") {
         return Some(format!("invalid build: service account {account}"));
     }
-    // CLOUD_LOGGING_ONLY and NONE, by name or by the API's number.
+    // CLOUD_LOGGING_ONLY and NONE, each by its name and by the API's number.
     let logging = &build["options"]["logging"];
     let without_bucket = [json!("CLOUD_LOGGING_ONLY"), json!(5), json!("NONE"), json!(4)].contains(logging);
     let has = |value: &Value| {
@@ -190,7 +190,7 @@ impl BuildsState {
         number
     }
 
-    /// Whether the default pool has the processors of a further build.
+    /// Whether the default pool has enough free processors for another build.
     fn has_room(&self, build: &Value) -> bool {
         let working = self.builds.iter().filter(|build| build["status"] == "WORKING");
         self.processors.is_none_or(|all| working.map(processors).sum::<u64>() + processors(build) <= all)
@@ -217,7 +217,7 @@ impl BuildsState {
     }
 }
 
-/// On drop, marks a build as not advancing, even if its request was cancelled.
+/// Marks a build as no longer advancing when it is dropped, even if the request was cancelled.
 struct Advancing<'a> {
     world: &'a CloudBuildState,
     at: usize,

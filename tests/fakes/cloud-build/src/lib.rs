@@ -2,8 +2,8 @@
 //! in Cloud Build's JSON. It shares no type with the tested client.
 //!
 //! No step is executed. A build advances by one status with each read (`QUEUED`, `WORKING`, its end), so that a
-//! test never waits. The substitution `_ENDS` states its end: a status, or `never`. `_LEAVES` states the content of its
-//! files, `_LEAVES_CLUSTER` that of `cluster.json`.
+//! test never waits. The substitution `_ENDS` states the end of the build: a status, or `never`. `_LEAVES` states the
+//! content of the build's files, `_LEAVES_CLUSTER` the content of `cluster.json`.
 
 mod build;
 mod rest;
@@ -116,7 +116,7 @@ impl CloudBuild {
         self.world.lock().faults.push_back(fault);
     }
 
-    /// The next lists omit builds that are created from now on.
+    /// Makes the next `count` lists omit builds that are created after this call.
     pub fn stale_lists(&self, count: u32) {
         let mut world = self.world.lock();
         (world.stale_lists, world.stale_from) = (count, world.builds.len());
@@ -149,7 +149,7 @@ impl CloudBuild {
         self.world.lock().push_to = Some(url.to_owned());
     }
 
-    /// Checks the operations of builds; their objects are also written through it.
+    /// Checks the operations of builds with `rights`, which also writes the objects of builds.
     pub fn check(&self, rights: Arc<dyn BuildRights>) {
         self.world.lock().rights = Some(rights);
     }

@@ -120,7 +120,7 @@ async fn list(
             build["name"].as_str().is_some_and(|name| name.starts_with(&place))
                 && build["tags"].as_array().is_some_and(|tags| tags.iter().any(|other| other == tag))
         };
-        // Newest first, like Cloud Build.
+        // Cloud Build lists the newest build first.
         let all: Vec<_> = (0..known).rev().filter(|&at| ours(&inner.builds[at])).collect();
         let size = if parameters.page_size == 0 { inner.page } else { parameters.page_size.min(inner.page) };
         let page: Vec<_> = all.iter().copied().skip(skip).take(size).collect();

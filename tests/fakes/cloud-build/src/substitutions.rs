@@ -16,7 +16,7 @@ static PARAMETER: LazyLock<Regex> = LazyLock::new(|| {
 /// Reason to reject the substitutions of a build. No page states whether a variable of `automapSubstitutions` counts as a use: here it does
 /// not, which is stricter.
 pub(crate) fn refused(build: &Value) -> Option<String> {
-    // By name or by the API's number.
+    // The option is given by its name or by the API's number.
     let option = &build["options"]["substitutionOption"];
     if option == "ALLOW_LOOSE" || *option == 1 {
         return None;

@@ -175,7 +175,6 @@ impl Api {
         done
     }
 
-    /// Output of the containers.
     pub fn logs(&self) -> PodLogs {
         self.state.logs.clone()
     }

@@ -348,7 +348,7 @@ fn read(
         .filter(|object| selected(object, &labels) && fielded(object, &fields))
         .map(shown)
         .collect();
-    // At most the requested number of objects, and a token for the next page.
+    // Returns at most the requested number of objects, and a token for the next page.
     let from: usize = parameter("continue").and_then(|from| from.parse().ok()).unwrap_or(0);
     let limit: usize = parameter("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
     let more = items.len().saturating_sub(from) > limit;
@@ -418,7 +418,7 @@ fn until_cut<T, B: futures::Stream<Item = Result<T, std::io::Error>>>(
         _ = cut.changed().await;
         Err(std::io::Error::other("cut"))
     });
-    // The body ends with the first error or at its own end.
+    // The response ends after the first error, or when the body ends.
     let ended = futures::stream::once(async { Ok(None) });
     let body = body.map(|item| item.map(Some)).chain(ended);
     let all = futures::stream::select(body, broken.map(|cut: Result<Infallible, _>| cut.map(|_| None)));

@@ -409,7 +409,7 @@ impl ControllerTurn {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        // Files of mounted secrets.
+        // Writes the files of mounted secrets.
         let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
         for secret in volumes.filter_map(|volume| volume["secret"]["secretName"].as_str()) {
             let path = format!("{CORE}/namespaces/{}/secrets/{secret}", text(&pod["metadata"]["namespace"]));

@@ -35,7 +35,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The number of a delivery, which only messages of a subscription with a dead-letter topic have.
+    /// Number of a delivery as stated to the receiver; `None` for a subscription without a dead-letter topic.
     pub(crate) fn stated(&self, attempt: u32) -> Option<u32> {
         self.dead_letters.as_ref().map(|_| attempt)
     }
@@ -81,9 +81,10 @@ struct BrokerState {
     topics: BTreeMap<String, u64>,
     queues: BTreeMap<String, MessageQueue>,
     numbers: u64,
-    /// Each message whose number is divisible by this is delivered twice; 0: none.
+    /// Each message whose number is divisible by this value is delivered twice; 0: no message.
     repeated: u64,
-    /// Each message whose number is divisible by the first has the second as its deadline at the first delivery; 0: none.
+    /// Divisor and deadline: a message whose number is divisible by the divisor has this deadline at its first delivery. Divisor 0: no
+    /// message.
     hurried: (u64, Duration),
 }
 
@@ -135,7 +136,7 @@ impl Broker {
                     let (endpoint, settings) = (Arc::clone(&endpoint), Arc::clone(&settings));
                     tokio::spawn(async move {
                         let status = broker.pushed(&endpoint, &settings, &queued).await;
-                        // Pub/Sub's page "Push subscriptions": all other statuses reject the message.
+                        // These statuses acknowledge a message; all others reject it (Pub/Sub's page "Push subscriptions").
                         if matches!(status, 102 | 200 | 201 | 202 | 204) {
                             broker.settled(&settings.name, 1);
                         } else {
@@ -192,7 +193,7 @@ impl Broker {
         self.lock().repeated = every;
     }
 
-    /// Sets the deadline `deadline` for the first delivery of each `every`-th message.
+    /// Sets the deadline of the first delivery of each `every`-th message.
     pub fn hurry(&self, every: u64, deadline: Duration) {
         self.lock().hurried = (every, deadline);
     }
@@ -236,7 +237,7 @@ impl Broker {
         drained
     }
 
-    /// Number of messages that are not acknowledged, with those that are being delivered or wait for another delivery.
+    /// Number of unacknowledged messages, including those in delivery or waiting for another delivery.
     pub fn backlog(&self, subscription: &str) -> usize {
         self.lock().queues.get(subscription).map_or(0, |queue| queue.unacknowledged)
     }
@@ -314,14 +315,15 @@ impl Broker {
         true
     }
 
-    /// Delivers a message again after a pause, or forwards it if it reached its maximum.
+    /// Delivers a message again after a pause, or forwards the message after its maximum number of deliveries.
     fn rejected(self: &Arc<Self>, subscription: &str, queued: Queued) {
         let settings = match self.lock().queues.get(subscription) {
             Some(queue) => Arc::clone(&queue.settings),
             None => return,
         };
         let next = Queued { attempt: queued.attempt + 1, ..queued };
-        // Spread over the messages, so that a test can rely on neither the exact number nor a single dead letter.
+        // The number of deliveries and of copies varies between messages, so that a test can rely on neither an exact number nor a single
+        // dead letter.
         let number: u64 = next.message.message_id.parse().unwrap_or_default();
         let (more, copies) =
             (u32::try_from(number % 3).unwrap_or_default(), if number.is_multiple_of(4) { 2 } else { 1 });

@@ -108,7 +108,7 @@ fn path(raw: &str) -> Vec<String> {
     upload.then(|| "upload".to_owned()).into_iter().chain(parts).collect()
 }
 
-/// The received part of the body.
+/// The received part of the body, and whether it is complete.
 async fn body(body: Body, most: Option<usize>) -> (Bytes, bool) {
     let mut body = body;
     let mut bytes = BytesMut::new();

@@ -101,9 +101,9 @@ pub struct StorageState {
     pub events: Vec<Value>,
     /// The last assigned number.
     pub last: u64,
-    /// Whether the first page of a list is empty, too.
+    /// Whether the first page of each list is empty.
     pub empty_first_pages: bool,
-    /// Time by which all uploads are older than their creation states.
+    /// Duration added to the age of all uploads.
     pub older: Duration,
 }
 

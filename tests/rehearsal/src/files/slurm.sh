@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Slurm's commands as one file under their names, for a cluster that exists only here: jobs run immediately, and `srun`
-# prints the table.
+# Stand-in for Slurm's commands: one file under the name of each command, for a cluster that exists only here. Jobs run
+# immediately, and `srun` prints the table.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 jobs=$here/slurm

@@ -85,7 +85,7 @@ factor = 2 * (ranks - 1) / ranks if reduces else (ranks - 1) / ranks
 size, buses, bad, rows = asked.b, [], 0, []
 while size <= asked.e:
     cells = []
-    # Rounded down to equal parts for all ranks.
+    # The size is rounded down to equal parts for all ranks.
     whole = size if reduces else size // (4 * ranks) * 4 * ranks
     for in_place in (False, True):
         took, wrong = measured(whole, in_place)

@@ -91,7 +91,7 @@ async fn an_agent_is_installed_with_the_cluster_and_removed_with_it() {
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)), "{}", world.cloud.calls());
     let things = world.cloud.things();
-    // The agent's other rights are Terraform's.
+    // Terraform grants the agent's other permissions.
     let rights: Vec<_> = things.iter().filter(|thing| thing.starts_with("right ")).collect();
     let [right] = rights[..] else { panic!("{things:?}") };
     assert!(

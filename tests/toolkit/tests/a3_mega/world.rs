@@ -18,7 +18,7 @@ fn program() -> OwnProgram {
     test_support::processes::program("world::be_host")
 }
 
-/// Has no effect as a test; with these arguments it is a supervisor.
+/// Has no effect as a test; with the arguments of a supervisor it runs as one.
 #[test]
 fn be_host() {
     test_support::processes::host();
@@ -51,7 +51,7 @@ pub fn wanted() -> BTreeMap<String, String> {
 }
 
 impl ToolkitHost {
-    /// The order of a workflow, with the user's parameters and these additional values.
+    /// Orders the cluster of a workflow, with the user's parameters and these additional values.
     pub fn new(workflow: &str, more: &[(&str, &str)]) -> Self {
         let (root, cloud) = (tempfile::tempdir().unwrap(), Cloud::new().unwrap());
         let path = repository("workflows").join(workflow);

@@ -20,7 +20,7 @@ pub fn holds(condition: &str, known: &[(&str, serde_json::Value)]) -> Option<boo
     }
 }
 
-/// Replaces `can(x)`, which is true if `x` can be evaluated, with its value. With a missing variable `can(x)` is unchanged.
+/// Replaces `can(x)` with its value: true if `x` can be evaluated. With a missing variable `can(x)` is unchanged.
 fn without_can(expression: Expression, context: &Context<'_>) -> Expression {
     let inside = |expression| without_can(expression, context);
     match expression {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::conditions::holds;
 
-/// An optional attribute of an object's type: its name, and its default if it has one.
+/// Matches an optional attribute of an object type: its name, and its default if it has one.
 static OPTIONAL: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(\w+) = optional\((?:[^(),]|\([^()]*\))*(?:, ([^()]*))?\)").expect("the pattern is valid")
 });
@@ -33,11 +33,11 @@ pub fn modules(blueprint: &Value) -> Vec<&Value> {
 /// Expands `modules` with the variables `vars` of a deployment. `known`: the toolkit's module declarations.
 pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> Expanded {
     let mut expanded = Expanded::default();
-    // cluster-toolkit v1.39.0, pkg/config/validate.go, validateVars.
+    // As `validateVars` in pkg/config/validate.go of cluster-toolkit v1.39.0.
     let null = vars.iter().filter(|(_, value)| value.is_null());
     expanded.problems.extend(null.map(|(name, _)| format!("vars: {name} was not set")));
     expanded.problems.extend(labels(vars));
-    // pkg/validators/validators.go, testDeploymentVariableNotUsed; the toolkit itself uses the deployment's name and labels.
+    // As `testDeploymentVariableNotUsed` in pkg/validators/validators.go. The toolkit itself uses the deployment's name and labels.
     let text = modules.iter().map(ToString::to_string).collect::<String>();
     let is_used = |name: &str| {
         let reference = Regex::new(&format!(r"\bvars\.{name}\b")).expect("a name is a pattern");

@@ -125,7 +125,7 @@ fn the_blueprints_match_the_pinned_toolkit() {
             undecided.extend(expanded.undecided);
         }
     }
-    // Conditions that only a provider can evaluate, or that call a function that is not evaluated here.
+    // These conditions need a provider, or call a function that is not evaluated here.
     let about = |part: &str| undecided.iter().filter(|condition| condition.contains(part)).count();
     assert!(about("local.") + about("self.") > 5, "{undecided:#?}");
     let conditions: usize = declared()["modules"]

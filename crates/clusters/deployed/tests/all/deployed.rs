@@ -350,7 +350,7 @@ async fn an_unreadable_request_is_left_to_an_operator() {
     assert_eq!(swept[0].cluster.expires_at, None::<Timestamp>);
 }
 
-/// Steps with a network, an image and machines; the provider's folder has one file for each.
+/// Steps that deploy a network, an image and machines, each as one file in the provider's folder.
 fn with_parts(world: &FolderDeployment) -> (BuildSpec, BuildSpec) {
     let there = world.there().display().to_string();
     let deploy = format!(
@@ -449,7 +449,7 @@ async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
     }
     assert_eq!(world.has(), Vec::<String>::new());
 
-    // Released parts are not used.
+    // A new deployment does not use released parts.
     world.keep = [("base".to_owned(), month)].into();
     let anew = order_of(&world, "anew", |_| {});
     world.clusters.create(&anew).await.unwrap();

@@ -46,7 +46,7 @@ fn typed<T: DeserializeOwned>(object: &Value) -> T {
 fn stream(scenario: &str, kind: &str) -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kubernetes-1.32");
     let file = folder.join(format!("{scenario}.{kind}.watch.jsonl"));
-    // No pod existed in this scenario.
+    // No pod existed in this scenario, so it has no watch of pods.
     let none = (scenario, kind) == ("quota-pending-then-deleted", "pods");
     let text = if none { String::new() } else { fs::read_to_string(file).unwrap() };
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -184,8 +184,8 @@ fn recorded(scenario: &str) -> Recorded {
     Recorded { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: of("events") }
 }
 
-/// The kubelet of a node was killed. Its pod cannot be deleted, and Kubernetes waits for that
-/// before the job, and then the JobSet, fails.
+/// The kubelet of a node was killed, so its pod cannot be deleted. Kubernetes waits for the deletion before the job, and then the JobSet,
+/// fails.
 #[test]
 fn a_pod_on_an_unreachable_node_is_lost_at_once() {
     let known = recorded("node-lost");

@@ -15,7 +15,7 @@ use service::PortError;
 
 use crate::bed::{self, ended, last, text, until};
 
-/// An existing cluster, and the parts of it that the test simulates.
+/// A real cluster, with stand-ins for the components that the test simulates.
 struct Real {
     folder: PathBuf,
     store: Arc<dyn Store>,
@@ -232,7 +232,7 @@ async fn a_node_is_drained_and_returned_with_the_roles_of_the_manifest() {
         (&returned["spec"]["unschedulable"], &returned["metadata"]["annotations"]["burnin.dev/drained"]),
         (&Value::Null, &Value::Null)
     );
-    // An administrator has cordoned it.
+    // An administrator cordons the node, so Burnin must not return it to service.
     real.kubectl("cordon node-1");
     let kept = jobs.return_node(&cluster, "node-1").await;
     assert!(

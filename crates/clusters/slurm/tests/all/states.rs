@@ -14,7 +14,7 @@ fn recorded(version: &str, file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The controller's record.
+/// The recorded output of `scontrol show job`, parsed.
 fn shown(version: &str, scenario: &str) -> SlurmJobRow {
     SlurmJobRow::shown(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
 }
@@ -79,7 +79,7 @@ fn both_slurm_versions_report_the_same_states() {
         assert_eq!(found(&row, &ending(&row, true, 139)), "FAILED Some(139) Some(11)");
         assert_eq!(found(&row, &ending(&row, false, 1)), "lost: LAUNCH_FAILED");
     }
-    // 24.11 rejects such a job at its submission.
+    // Slurm 24.11 rejects a job that exceeds the partition's limit at submission, so only 22.05 has this record.
     assert_eq!(found(&shown("22.05", "pending-impossible"), &Marks::default()), "never: PartitionNodeLimit");
     assert_eq!(found(&shown("22.05", "pending"), &Marks::default()), "waiting: Priority");
     assert_eq!(found(&shown("24.11", "pending"), &Marks::default()), "waiting: Resources");
@@ -108,7 +108,7 @@ fn a_refused_submission_is_not_a_job() {
     assert_eq!(found(&refused, &Marks::default()), "absent");
 }
 
-/// 22.05 returns one word, 24.11 a list.
+/// Slurm 22.05 returns the state as one word, 24.11 as a list.
 #[test]
 fn json_states_are_parsed_in_both_forms() {
     let expected = [
@@ -146,7 +146,7 @@ fn every_state_in_slurms_documentation_is_classified() {
             "RUNNING COMPLETING CONFIGURING RESIZING SIGNALING STAGE_OUT STOPPED SUSPENDED POWER_UP_NODE EXPEDITING",
         ),
         (SlurmStateKind::Again, "REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT"),
-        // A state of a future version: the job continues until its stage's limit.
+        // An unknown state of a future version counts as running: the job continues until its stage's limit.
         (SlurmStateKind::Going, "HYPERSPACE"),
     ];
     for (expected, words) in table {
@@ -199,7 +199,7 @@ fn the_claiming_job_counts_if_two_jobs_have_the_same_name() {
     let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
     let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };
     assert_eq!(standing(&rows, &marks, late()), SlurmFinding::Going);
-    // Purged by Slurm, without a record of its end.
+    // Slurm purged the job, which left no record of its end.
     assert!(
         matches!(standing(&rows[..1], &marks, late()), SlurmFinding::Lost { code, .. } if code == "FORGOTTEN")
     );

@@ -92,7 +92,7 @@ fn damaged(samples: &[Vec<u8>], others: &[Vec<u8>], random: &mut SplitMix64) -> 
                 log.splice(from..to, part);
             }
             5 => {
-                // A line of this or another format.
+                // Inserts a line of this or another format.
                 let other = if random.below(2) == 0 { samples } else { others };
                 let other = &other[random.below(other.len())];
                 let lines: Vec<_> = other.split_inclusive(|byte| *byte == b'\n').collect();

@@ -196,7 +196,7 @@ pub async fn run_of_checks(store: &Arc<dyn Store>, at: Timestamp) {
     judged_run(store, "checked-1", at, checks, false).await;
 }
 
-/// A run of these checks.
+/// Stores a closed run with these checks.
 pub async fn judged_run(
     store: &Arc<dyn Store>,
     run: &str,

@@ -85,7 +85,7 @@ pub fn until(event_type: &str) -> Vec<Event> {
 pub struct Catch {
     caught: Mutex<Vec<Message>>,
     pub refuses: Mutex<Option<&'static str>>,
-    /// Whether published events exist only in this process, as on the bus of a single process before they are handled.
+    /// Whether published events exist only in this process until they are handled, as on the bus of a single process.
     pub keeps_in_memory: AtomicBool,
 }
 
@@ -175,7 +175,7 @@ pub struct Moody {
     held: Mutex<Option<Arc<Gate>>>,
 }
 
-/// Blocks a task until others have progressed.
+/// Blocks a task until other tasks have progressed.
 #[derive(Default)]
 pub struct Gate {
     pub arrived: Notify,

@@ -30,7 +30,7 @@ use tower::ServiceExt;
 
 pub const SECRET: &str = "a secret of sixteen letters";
 
-/// Records events; passes facts to the conductor while it exists.
+/// Records events; passes facts to the conductor while the conductor exists.
 #[derive(Default)]
 pub struct Wire {
     pub events: Mutex<Vec<Event>>,
@@ -131,7 +131,7 @@ impl Front {
     pub fn write(&self, name: &str, more: &str) {
         let path = self.folder.path().join(format!("{name}.yaml"));
         fs::write(&path, workflow(name, more)).unwrap();
-        // Changes the files' time, so that they are read again at any resolution of the clock.
+        // Changes the files' modification time, so that the files are read again at any clock resolution.
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
         fs::File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
     }

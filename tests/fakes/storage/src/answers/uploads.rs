@@ -104,7 +104,7 @@ fn go_on(
     let range = request.header("content-range").strip_prefix("bytes ");
     let (span, total) = match range.map(|range| range.split_once('/').ok_or_else(wrong)).transpose()? {
         Some((span, total)) => (span, total.parse::<usize>().ok()),
-        // The whole object in one request.
+        // Without the header the request contains the whole object.
         None => ("0-", request.whole.then_some(request.body.len())),
     };
     let mut ends = total == Some(session.body.len());
