@@ -14,7 +14,7 @@ use crate::{
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::{count, number},
-    out::{Out, SharedLabels, short},
+    out::{Out, short},
     text::{find_near, trim, words},
 };
 
@@ -333,8 +333,6 @@ struct KeyValue {
     first: Option<String>,
     /// Number of the current run of the program; `None` for the first run.
     repetition: Option<u64>,
-    /// Labels with the number of the run, created for the first kept metric of the run.
-    labels: Option<SharedLabels>,
     /// Whether an end mark followed the first key of the run.
     marked: bool,
 }
@@ -353,7 +351,6 @@ impl Lines for KeyValue {
         if self.marked && *first == *short(key) {
             self.marked = false;
             self.repetition = Some(self.repetition.map_or(2, |number| number.saturating_add(1)));
-            self.labels = None;
         }
         if out.omit() {
             return;
@@ -363,8 +360,7 @@ impl Lines for KeyValue {
             (PAIR.name.replace("<key>", &key), unit(&key))
         });
         if let Some(repetition) = self.repetition {
-            let label = || SharedLabels::from(("repetition".to_owned(), repetition.to_string()));
-            put = put.labels(self.labels.get_or_insert_with(label));
+            put = put.number("repetition", repetition);
         }
         match number {
             Some(number) => put.value(number, line.number),

@@ -73,11 +73,16 @@ pub(crate) struct Out {
     is_unsorted: bool,
     /// Labels of the metric in progress: each name and value follows its length in one byte.
     labels: Vec<u8>,
-    /// Labels that the reader of the metric in progress made earlier; they apply if it adds no others.
-    made_labels: SharedLabels,
+    /// Label of the metric in progress whose value is a number.
+    number: Option<NumberLabel>,
+    /// The label of the last metric, if it is a number.
+    last_number: Option<NumberLabel>,
     /// Buffer for a name.
     text: String,
 }
+
+/// Name and value of a label.
+type NumberLabel = (&'static str, u64);
 
 struct RecentLabels {
     /// The labels in the form of [`Out::labels`].
@@ -101,9 +106,10 @@ impl From<BTreeMap<String, String>> for SharedLabels {
     }
 }
 
-impl From<(String, String)> for SharedLabels {
-    fn from(label: (String, String)) -> Self {
-        BTreeMap::from([label]).into()
+impl SharedLabels {
+    fn of_number((name, number): NumberLabel, labels: Labels) -> Self {
+        let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+        Self { labels, bytes: LABELS + name.len() + digits + 2 * OVERHEAD }
     }
 }
 
@@ -264,7 +270,34 @@ impl Out {
         name
     }
 
+    /// Adds a label to the metric in progress.
+    fn label(&mut self, name: &str, value: &str) {
+        for text in [short(name), short(value)] {
+            // A short text has at most 200 bytes.
+            self.labels.push(text.len() as u8);
+            self.labels.extend_from_slice(text.as_bytes());
+        }
+    }
+
     /// The labels of the metric in progress. Equal ones are shared.
+    #[inline]
+    fn take_labels(&mut self) -> SharedLabels {
+        let number = self.number.take();
+        let last = std::mem::take(&mut self.last_number);
+        if let Some((name, value)) = number {
+            if self.labels.is_empty() {
+                self.last_number = number;
+                let labels = match self.reading.metrics.as_slice() {
+                    [.., previous, _] if last == number => previous.labels.clone(),
+                    _ => Labels::number(name, value),
+                };
+                return SharedLabels::of_number((name, value), labels);
+            }
+            self.label(name, &value.to_string());
+        }
+        if self.labels.is_empty() { SharedLabels::default() } else { self.shared_labels() }
+    }
+
     fn shared_labels(&mut self) -> SharedLabels {
         let key = hash(0, &self.labels);
         if let Some(recent) = self.recent_labels.get(key, |recent| *recent.text == *self.labels) {

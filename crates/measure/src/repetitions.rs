@@ -42,7 +42,7 @@ impl Repetition {
     /// Adds the label `repetition`, except to the first measurement.
     pub(crate) fn label(self, put: Put<'_>) -> Put<'_> {
         match self.0 {
-            Some(number) => put.label("repetition", &number.to_string()),
+            Some(number) => put.number("repetition", number.into()),
             None => put,
         }
     }

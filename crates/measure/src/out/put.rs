@@ -9,7 +9,7 @@ use crate::{
     text::trim,
 };
 
-use super::{MAX_BYTES, METRIC, OVERHEAD, Out, SharedLabels, beginning, short};
+use super::{MAX_BYTES, METRIC, OVERHEAD, Out, SharedLabels, beginning};
 
 /// A metric in progress. It must be completed with a value or a reason.
 ///
@@ -71,20 +71,16 @@ impl Put<'_> {
     #[inline]
     pub(crate) fn label(self, name: &str, value: &str) -> Self {
         if self.kept {
-            for text in [short(name), short(value)] {
-                // A short text has at most 200 bytes.
-                self.out.labels.push(text.len() as u8);
-                self.out.labels.extend_from_slice(text.as_bytes());
-            }
+            self.out.label(name, value);
         }
         self
     }
 
-    /// Sets labels that were made earlier, instead of other labels. A reader whose metrics have equal labels makes the labels once.
+    /// Adds a label whose value is a number; at most one for each metric.
     #[inline]
-    pub(crate) fn labels(self, labels: &SharedLabels) -> Self {
+    pub(crate) fn number(self, name: &'static str, number: u64) -> Self {
         if self.kept {
-            self.out.made_labels = labels.clone();
+            self.out.number = Some((name, number));
         }
         self
     }
@@ -127,8 +123,7 @@ impl Put<'_> {
             out.left_out += 1;
             return;
         }
-        let made = std::mem::take(&mut out.made_labels);
-        let SharedLabels { labels, bytes } = if out.labels.is_empty() { made } else { out.shared_labels() };
+        let SharedLabels { labels, bytes } = out.take_labels();
         let Some(metric) = out.reading.metrics.last_mut() else { return };
         let reason = metric.unmeasurable.as_ref().map_or(0, |reason| reason.len() + OVERHEAD);
         let used = out.used + METRIC + bytes + reason;
