@@ -24,7 +24,7 @@ const RETRIES: usize = 5;
 /// Maximum duration of a request; a stream of events ends earlier.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The API at one address.
+/// Client of the API of one server.
 pub struct Server {
     url: Url,
     client: reqwest::Client,

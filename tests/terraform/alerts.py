@@ -369,7 +369,7 @@ def cases(deployment, parked, failed):
              "a delivered notice": at(logged("services/notifier/src/deliver.rs", "notice delivered"), 30)}),
         "errors": (
             {"a parked event": at(parked, 30), "a panic": at(logged("crates/service/src/push.rs", "the handler panicked"), 30)},
-            {"warnings": at(failed, *range(60)), "another service's error": at(elsewhere(parked), 30), "a request that is retried": at(request(503), *range(60))}),
+            {"warnings": at(failed, *range(60)), "another service's error": at(elsewhere(parked), 30), "a retried request": at(request(503), *range(60))}),
         "failing-chores": (
             {"the sweeper fails for 15 minutes": at(chore("sweep"), 30, 35, 40), "ticks fail for 3 minutes": at(chore("tick"), 30, 31, 32)},
             {"every task fails once": ([(30, chore(name)) for name in ("tick", "schedule", "refs", "requests", "sweep", "notices")], []),

@@ -63,7 +63,7 @@ impl ReadFormat {
     }
 }
 
-/// Maximum size of the text before the list of the nodes of pairs, such as messages of ssh, bytes.
+/// Maximum size, in bytes, of text such as ssh messages before the line that lists the nodes of the pairs.
 const HEAD: u64 = 1 << 20;
 
 pub fn parse(logs: &[impl AsRef<Path>], format: &ReadFormat, output: Form) -> Result<Exit, CliError> {

@@ -80,7 +80,7 @@ fn chosen<'a>(known: &'a Nodes, request: &'a RetestRequest) -> Result<Vec<&'a No
         [] => {
             let nodes = request.nodes.join(", ");
             Err(CliError::usage(format!(
-                "{nodes}: these nodes are not of one cluster; re-test each cluster separately"
+                "{nodes}: these nodes belong to several clusters; re-test each cluster separately"
             )))
         }
         several => {

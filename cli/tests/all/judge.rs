@@ -241,7 +241,7 @@ fn logs_that_do_not_repeat_are_refused_with_their_levels() {
 }
 
 #[test]
-fn a_baseline_from_mixed_levels_passes_no_log() {
+fn no_log_passes_by_a_baseline_of_mixed_levels() {
     let folder = tempfile::tempdir().unwrap();
     let save = folder.path().join("baseline.json").display().to_string();
     let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();

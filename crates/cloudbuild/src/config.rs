@@ -18,7 +18,7 @@ pub use duration::Duration;
 pub use options::{ConfigOptions, SubstitutionOption};
 pub use outputs::{ArtifactObjects, Artifacts, AvailableSecrets, InlineSecret, SecretManagerSecret};
 
-/// A whole build config.
+/// Root object of a Cloud Build config file. Unknown fields are rejected.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BuildConfig {

@@ -72,7 +72,7 @@ fn a_complete_config_results_in_a_plan() {
     assert_eq!(waits, [&[][..], &[], &[1], &[0, 1, 2]]);
     assert_eq!(plan.images, ["i/other", "i/b1"]);
     assert_eq!(plan.objects.as_ref().unwrap().location, "gs://logs/");
-    assert!(!format!("{plan:?} {inputs:?}").contains("hunter2"), "a secret is visible in a debug form");
+    assert!(!format!("{plan:?} {inputs:?}").contains("hunter2"), "the debug output contains a secret");
 }
 
 #[test]

@@ -55,7 +55,6 @@ pub struct Digester<R> {
 }
 
 impl<R> Digester<R> {
-    /// Wraps a reader.
     pub fn new(inner: R) -> Self {
         Self { inner, sums: Sums::default() }
     }

@@ -25,7 +25,7 @@ pub struct RunState {
     pub recorded_at: Timestamp,
     /// Person or system that cancelled the run, if any.
     pub cancelled_by: Option<String>,
-    /// Step and failure of a stop for budget reasons, if any.
+    /// Step at which the budget stopped the run, and the recorded failure.
     pub over_budget: Option<(Step, Failure)>,
     /// Known stages of all checks, in order of execution.
     pub stages: BTreeMap<Step, StageState>,

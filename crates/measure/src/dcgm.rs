@@ -352,7 +352,7 @@ fn is_hardware(text: &str) -> bool {
     WORDS.is_match(text)
 }
 
-/// Prepares a search for words in upper or lower case.
+/// Case-insensitive search for words.
 fn words(words: &[&str]) -> AhoCorasick {
     AhoCorasick::builder().ascii_case_insensitive(true).build(words).expect("the words are few and short")
 }

@@ -80,7 +80,7 @@ fn zero() -> Vec<i32> {
     vec![0]
 }
 
-/// A table: a header line, then rows of as many words as columns, until an empty line or the end.
+/// A table: a header line, then rows with one word for each column, until an empty line or the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TableRule {

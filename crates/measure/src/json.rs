@@ -278,7 +278,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Slow path for a string with a backslash or a line feed, or without an end.
+    /// Slow path for strings with a backslash or a line feed, and for unterminated strings.
     #[inline(never)]
     fn unusual_string(&mut self, start: usize) -> Option<usize> {
         let (mut at, mut kind, mut breaks) = (start + 1, JsonKind::Text, 0);

@@ -23,7 +23,7 @@ impl<T> Recent<T> {
         set.iter().flatten().find_map(|(key, value)| (*key == hash && is(value)).then_some(value))
     }
 
-    /// Stores a value under a hash.
+    /// Replaces the oldest value of the hash's set. Equal hashes are not detected.
     pub(crate) fn insert(&mut self, hash: u64, value: T) {
         if self.0.is_empty() {
             self.0.resize_with(1 << BITS, || [const { None }; WAYS]);

@@ -19,7 +19,7 @@ pub struct Image {
     pub reference: String,
     /// `sha256:` and 64 hex digits.
     pub digest: String,
-    /// Files of the image, if it is a set of files.
+    /// Files of an image that is a set of files; empty for a container image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileDigest>,
     /// SHA-256, hex, of the manifest that lists the files and the build log; `None` in ledgers of older

@@ -73,9 +73,9 @@ pub fn read_bytes(log: &[u8]) -> Reading {
     source::read(log).unwrap_or_default()
 }
 
-/// A log as its program wrote it, unpacked while it is read: gzip with any number of members and UTF-16 with
-/// a byte order mark are decoded, any other input is passed through. Only ASCII is kept of UTF-16; each other
-/// character becomes a question mark. [`read`] applies this itself, and reads its output identically.
+/// A log as its program wrote it, unpacked while it is read: gzip with any number of members and UTF-16 with a byte order mark are
+/// decoded, any other input is passed through. UTF-16 is reduced to ASCII: each other character becomes a question mark. [`read`] unpacks
+/// its input itself; unpacked input has the same result.
 ///
 /// # Errors
 ///

@@ -172,7 +172,7 @@ proptest! {
 
     /// The same text before every line, such as the name of its source, does not change the reading.
     #[test]
-    fn constant_text_before_every_line_does_not_change_the_reading(
+    fn a_constant_prefix_of_every_line_does_not_change_the_reading(
         format in 0..FORMATS.len(),
         text in "[A-Za-z(<\\[{>|=@$%*+~-][A-Za-z0-9(),.:;/_<>|=@$%*+~ -]{0,30}[A-Za-z(),.:;/_<>|=@$%*+~-]",
         number in prop::option::of(0..10_000u32),

@@ -398,7 +398,7 @@ mod tests {
     use super::number;
 
     #[test]
-    fn values_have_the_printed_digits() {
+    fn values_keep_the_digits_of_the_log() {
         for (value, expected) in [
             (0.0, "0"),
             (51.47, "51.47"),

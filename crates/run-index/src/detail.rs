@@ -21,7 +21,7 @@ pub struct RunDetail {
     /// The shown check, if the workflow has several; `suspects`, `metrics` and `findings` are those of this check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
-    /// Suspected nodes, if they were searched; otherwise the suspects of the verdict, if it was read.
+    /// Suspected nodes of the search, if one ran; otherwise the suspects of the verdict, if it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspects: Option<ShownSuspects>,
     /// Nodes that passed their re-test.

@@ -287,8 +287,8 @@ fn histories<'a>(runs: impl IntoIterator<Item = &'a NodesOfRun>) -> Vec<NodeHist
     nodes
 }
 
-/// Whether an older run may change the state of a node: as evidence against it, or as its re-test. Summaries of earlier versions do not
-/// record this; with these, every run that did not pass may.
+/// Whether an older run may change the state of a node: as evidence against it, or as its re-test. Summaries of earlier versions lack this
+/// field: every run that did not pass may change states.
 fn may_change_nodes(line: &RunSummary) -> bool {
     line.changes_nodes.unwrap_or(line.verdict != Some(Verdict::Pass))
 }
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_a_domain_is_the_node_of_the_cluster() {
+    fn a_host_name_with_a_domain_is_resolved_to_the_node() {
         let of_run = run(1, true, &[]);
         assert_eq!(of_run.named("n1.hall.example"), "n1");
         assert_eq!(of_run.named("n9.hall.example"), "n9.hall.example");

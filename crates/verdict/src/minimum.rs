@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_affected_version_is_below_and_the_fixed_one_is_not() {
+    fn the_last_affected_version_is_below_the_minimum_and_the_fixed_one_is_not() {
         for it in MINIMUMS {
             let device = if it.component == Component::Firmware { "28." } else { "" };
             let fixed = format!("{device}{}", it.affected.1);

@@ -35,7 +35,7 @@ pub fn scaled(
     let factor = |ranks| reference.collective.bus_factor(ranks);
     let best = reference.points.iter().map(|at| at.busbw).fold(0.0, f64::max);
     let transfer = asymptote(&reference.points, factor(of)).clamp(best, MAX_ABOVE_BEST * best);
-    // An all-reduce over few nodes is not a ring, at any line rate.
+    // Over few nodes an all-reduce does not use a ring at any line rate.
     let exceeds = match line {
         Some(line) => best > line,
         None if reference.collective == Collective::AllReduce => return None,

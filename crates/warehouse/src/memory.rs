@@ -19,7 +19,7 @@ use crate::{
 #[derive(Default)]
 pub struct History(BTreeMap<HistoryKey, BTreeMap<(Timestamp, SharedText), Arc<Load>>>);
 
-/// Workflow and fingerprint: runs with the same subject are comparable.
+/// Workflow and fingerprint: runs in which both are equal are comparable.
 type HistoryKey = (SharedText, SharedText);
 
 impl History {

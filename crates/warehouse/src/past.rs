@@ -46,7 +46,7 @@ pub struct Past {
     pub run: String,
     /// Request time of the run.
     pub requested_at: Option<Timestamp>,
-    /// Verdict of the run.
+    /// `None`: the run was not judged.
     pub verdict: Option<Verdict>,
     /// Environment of the measurement, field by field.
     pub fingerprint: BTreeMap<String, String>,

@@ -99,7 +99,7 @@ pub struct ReadWorkflows {
     _copy: Option<Arc<TempDir>>,
 }
 
-/// A file that is not readable as a workflow.
+/// An invalid workflow file.
 #[derive(Clone, Debug)]
 pub struct BrokenWorkflow {
     /// File name in the folder.
@@ -199,8 +199,10 @@ impl Catalogue {
                         }
                         Some(other) => {
                             let name = &offered.name;
-                            let message =
-                                format!("the name `{name}` is also used by {}", other.path.display());
+                            let message = format!(
+                                "`{name}` is also the name of {}; rename one of the workflows",
+                                other.path.display()
+                            );
                             let whole = path.display().to_string();
                             problems.push(FileProblem {
                                 file: whole,

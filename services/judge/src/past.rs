@@ -215,7 +215,7 @@ mod tests {
     async fn the_oldest_and_the_newest_runs_are_read_once_and_in_order() {
         let fleet = Fleet::of(1, 1);
         let names = |runs: Range<u32>| runs.map(|run| format!("run-{run:04}"));
-        // The cases: one answer; answers of 26 runs, the last of fewer; answers of one run.
+        // The cases: one query; queries of 26 runs each, the last of fewer; queries of one run.
         for (values, half) in [(8, 200), (5_000, 200), (200_000, 20)] {
             let mut read = Vec::new();
             each(&fleet, wanted(), values, |past| read.push(past.run)).await.unwrap();

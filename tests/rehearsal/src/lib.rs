@@ -71,7 +71,7 @@ struct Arguments {
     /// Rehearses only this part.
     #[arg(long, value_enum)]
     part: Option<Part>,
-    /// Seed of the kills.
+    /// Random seed for the killed processes and the times.
     #[arg(long)]
     seed: Option<u64>,
     /// Folder for logs; it must be empty.

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_method_of_the_data_is_used_and_each_page_named() {
+    fn each_method_of_the_permission_data_is_used_and_each_request_has_a_page() {
         let sources = [
             include_str!("boundaries.rs"),
             include_str!("build_rights.rs"),

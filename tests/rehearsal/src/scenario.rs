@@ -302,7 +302,10 @@ async fn start_on_a_page(rehearsal: &Rehearsal) -> Result<String, Failed> {
         permission("invoke-service"),
         &Resource::service("burnin-gateway"),
     ) {
-        return Err(format!("{} may only open the dashboard, and may invoke the gateway", members::PERSON));
+        return Err(format!(
+            "{}: expected access to the dashboard only, found that it can invoke the gateway",
+            members::PERSON
+        ));
     }
     let started: Value = serde_json::from_str(&on_a_page(rehearsal, "POST", "/api/v1/runs", &body).await?)
         .map_err(|error| error.to_string())?;

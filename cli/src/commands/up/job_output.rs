@@ -55,7 +55,7 @@ struct Tail {
     request: u64,
 }
 
-/// A file that is read in steps.
+/// Position in a growing file.
 struct TailedFile {
     read: u64,
     redactor: Redactor,

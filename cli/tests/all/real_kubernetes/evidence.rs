@@ -19,7 +19,7 @@ fn nodes_with_evidence(log: &str, moment: &str) -> Vec<String> {
     let end = format!(" {moment} end complete");
     let lines = log.lines().filter_map(|line| line.strip_prefix("burnin evidence: ")?.strip_suffix(&end));
     let (count, nodes) = (lines.clone().count(), lines.collect::<BTreeSet<_>>());
-    assert_eq!(count, nodes.len(), "one process of each node takes evidence: {log}");
+    assert_eq!(count, nodes.len(), "one process of each node collects evidence: {log}");
     nodes.into_iter().map(str::to_owned).collect()
 }
 

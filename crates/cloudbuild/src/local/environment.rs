@@ -28,7 +28,7 @@ pub(super) fn of_step(inherited: &[(OsString, OsString)], step: &PlannedStep) ->
     inherited.iter().cloned().chain(own).chain(secret).collect()
 }
 
-/// The last value of a name.
+/// Value of a variable: the last one applies.
 pub(super) fn lookup<'a>(environment: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
     environment.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
 }

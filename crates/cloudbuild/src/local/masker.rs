@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_possible_prefixes_of_a_value_are_held() {
+    fn only_possible_prefixes_of_a_secret_are_buffered() {
         let secrets = [Secret::new("hunter2")];
         let mut redactor = Masker::new(&secrets);
         let mut out = Vec::new();

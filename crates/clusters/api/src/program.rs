@@ -48,8 +48,9 @@ pub fn takes_evidence_of_pairs(job: &JobSpec) -> bool {
     job.evidence && rounds_of_pairs(&job.program).is_some()
 }
 
-/// Shell text (bash) that a process executes last: [`prelude`], then the program in the positional parameters, with evidence of its node if
-/// the job takes it. With pairs of nodes a separate process on each node takes it, because a node runs many pairs in sequence.
+/// Shell text (bash) that a process executes last: [`prelude`], then the program in the positional parameters. If the job collects
+/// evidence, this process collects that of its node. For pairs of nodes a separate process on each node collects it, because a node runs
+/// many pairs in sequence.
 pub fn start(job: &JobSpec, folder: Option<&str>) -> String {
     const EXEC: &str = "exec \"$@\"\n";
     let run = match (job.evidence, rounds_of_pairs(&job.program)) {

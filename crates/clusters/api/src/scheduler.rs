@@ -13,7 +13,7 @@ pub struct JobSpec {
     pub name: String,
     /// Nodes of the job: every node of this cluster, which may be a part of a larger one ([`Cluster::part`]).
     pub cluster: Cluster,
-    /// The programs; `None` if they are installed on the cluster.
+    /// Image with the programs; `None` if they are installed on the cluster.
     pub image: Option<Image>,
     /// Program and arguments.
     pub program: Program,

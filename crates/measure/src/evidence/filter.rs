@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_a_program_around_the_mark_stays() {
+    fn output_before_and_after_the_mark_is_kept() {
         let log =
             "#  Using devicesburnin evidence: n1 before end complete\n \"burnin evidence: \" is quoted\n";
         let (rest, nodes) = filtered(log, 5);

@@ -47,8 +47,7 @@ impl Sources {
         self.0.get(source).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the probe stated that the source did not respond in time. In that case sources of nvidia-smi and the kernel log have no
-    /// valid line.
+    /// Whether the probe reported a timeout of the source. In that case sources of nvidia-smi and the kernel log have no valid line.
     fn is_late(&self, source: &str) -> bool {
         self.of(source).first().is_some_and(|line| line.text.starts_with("no response within "))
     }

@@ -373,7 +373,7 @@ fn element(rule: &FieldRule) -> &'static str {
     rule.xml.rsplit('/').next().unwrap_or_default()
 }
 
-/// The rules with this name in text.
+/// The rules for a field with this name in the output of `nvidia-smi -q`.
 pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static FieldRule> {
     static KNOWN: LazyLock<RulesByName> = LazyLock::new(|| rules(|rule| rule.name));
     KNOWN.get(&name.len()).into_iter().flatten().copied().filter(move |rule| rule.name == name)

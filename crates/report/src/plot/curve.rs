@@ -52,7 +52,7 @@ pub fn curve(of: CurvePlot<'_>, canvas: Canvas) -> Option<Plot> {
         }
         series(&mut chart, &in_place, ink::IN_PLACE, open)?;
         series(&mut chart, &out_of_place, ink::OUT_OF_PLACE, full)?;
-        // A short bar at its size: both placements must be above the bar.
+        // Each floor is a short bar at its message size; both placements must be above the bar.
         let (half, style) = (11 * FINE as i32, ink::FLOOR.stroke_width(3 * FINE));
         let bars = floors
             .iter()

@@ -86,7 +86,7 @@ pub struct SimCluster {
     pub run: Option<RunId>,
     /// Label: the attempt.
     pub attempt: Attempt,
-    /// Label: time at which the cluster ends without a request.
+    /// Label: expiry time of the cluster, which is then deleted without a request.
     pub expires_at: Timestamp,
     pub nodes: u32,
     /// Numbers of the cluster's slow nodes.

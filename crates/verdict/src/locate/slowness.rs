@@ -32,7 +32,7 @@ pub(super) fn slowness(reading: &Reading, reference: &[Reading]) -> Slowness {
             healthy.entry((ranks(table), key)).or_default().push(time);
         }
     }
-    // Each ratio to the healthy time, with the part of it that is healthy variation.
+    // Each ratio to the healthy time, with the tolerance for healthy variation.
     let mut ratios = Vec::new();
     for table in &reading.tables {
         for (key, time) in times(table) {

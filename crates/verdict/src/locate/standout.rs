@@ -39,7 +39,7 @@ pub(super) struct Standouts {
     pub effect: Vec<f64>,
     /// Iterations that split into two groups of similar size: evidence of a fault, but not of its location.
     pub split: usize,
-    /// Halves with such an iteration.
+    /// Number of halves that have such an iteration.
     pub split_halves: usize,
 }
 

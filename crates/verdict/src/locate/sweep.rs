@@ -213,7 +213,7 @@ fn unknown_pairs(
     unknown.zip(fit).map(|(member, partner)| (member.clone(), partner.clone())).collect()
 }
 
-/// Each suspect below the required confidence, paired with a member that is not a suspect and new to it.
+/// Pairs each suspect below the required confidence with a member that is not a suspect and was not measured with it before.
 fn confirming(
     members: &[String],
     located: &Located,

@@ -240,8 +240,8 @@ impl<'a> Measured<'a> {
 /// Index of a GPU and name of a link, each if the subject has one.
 type DevicePlace<'a> = (Option<u32>, Option<&'a str>);
 
-/// GPUs and links that a node lacks and another node has. A device that a node has lost is not in the log of any program on the node.
-/// `lacks`: whether a node with this number of devices may lack one.
+/// GPUs and links that are missing on one node and present on another. Programs do not report a lost device, so only a comparison of nodes
+/// shows it. `lacks`: whether a node with this number of devices may lack one.
 fn absent_devices(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> Vec<Subject> {
     let mut nodes: BTreeMap<&str, BTreeSet<DevicePlace<'_>>> = BTreeMap::new();
     for metric in metrics.iter().filter(|metric| metric.subject.peer.is_none()) {

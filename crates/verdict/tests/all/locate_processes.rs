@@ -16,7 +16,7 @@ fn ranks(located: &Located) -> Vec<u32> {
 }
 
 #[test]
-fn real_healthy_runs_are_healthy() {
+fn logs_of_healthy_machines_name_no_suspect() {
     for name in ["matrix-healthy-z0", "matrix-healthy-z3"] {
         for reference in [vec![], vec![h200("matrix-healthy-z0")], vec![h200("matrix-healthy-z3")]] {
             let located = from_processes(&h200(name), &reference);

@@ -90,8 +90,8 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
             criteria("name: mine\nfloors:\n  - size_bytes: 7G\n    busbw: 1\n"),
             "criteria.yaml:3:5: floors[0].size_bytes: 7 GiB is never measured; the nearest measured sizes are 4294967040 bytes and 8589934464 bytes",
         ),
-        // 24 ranks have parts of 16 bytes each, so 8 GiB is rounded down: that size counts as measured. 16 GiB does
-        // not.
+        // The part of each of the 24 ranks is a multiple of 16 bytes, so 8 GiB is rounded down and counts as measured; 16 GiB is never
+        // measured.
         (
             criteria("name: mine\nfloors: [{size_bytes: 8G, busbw: 1}, {size_bytes: 16G, busbw: 1}]\n"),
             "criteria.yaml:2:39: floors[1].size_bytes: 16 GiB is never measured; the nearest measured sizes are 8589934464 bytes",

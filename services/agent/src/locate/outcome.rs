@@ -15,7 +15,7 @@ const FAILURES: [&str; 5] = ["CUDA failure", "Cuda failure", "HIP failure", "NCC
 /// Scheduler codes for a job lost because of one of its nodes. Other codes are no evidence about the nodes.
 pub(super) const NODES_OWN: [&str; 4] = ["NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "NODE_LOST"];
 
-/// Reads a log of the searched program.
+/// Parses a log of the search's benchmark in the format of its program.
 ///
 /// # Errors
 /// Returns an error if reading fails.
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_judged_metric_of_any_program_is_the_speed_of_a_pair() {
+    fn the_judged_metric_of_any_program_measures_a_pair() {
         let rules = |better: &str| {
             serde_json::json!({"row": r"^rate (?P<value>\S+)$", "end": "^done$", "name": "rate", "unit": "GB/s",
                 "better": better, "scope": "world"})

@@ -46,7 +46,7 @@ pub struct WorkflowOffer {
     pub on: Triggers,
     /// Next start of each schedule of the workflow.
     pub next: Vec<Timestamp>,
-    /// Handled scheduled times of the last week, newest first.
+    /// Handled scheduled starts of the last week, newest first.
     pub nights: Vec<Night>,
     /// Time of the last verdict.
     pub validated_at: Option<Timestamp>,

@@ -289,7 +289,7 @@ async fn workflows_are_listed_with_the_errors_of_invalid_files() {
     assert_eq!(offered["workflows"].as_array().unwrap().len(), 1, "{offered}");
     let problems = offered["problems"].to_string();
     assert!(problems.contains("broken.yaml:3:18: on.schedule[0].cron"), "{problems}");
-    assert!(problems.contains("the name `w` is also used by"), "{problems}");
+    assert!(problems.contains("`w` is also the name of"), "{problems}");
     let (_, _, page) = front.ask("GET", "/api", &[], "").await;
     assert!(page.contains("http://127.0.0.1:1/api/v1/runs"), "{page}");
     assert!(page.contains("-H @.burnin/host/up/1.header"), "{page}");
@@ -374,7 +374,7 @@ async fn a_deployed_gateway_refuses_deployed_clusters_without_an_agent() {
     assert!(deployed.problems.to_string().contains("set the substitution _AGENT"), "{}", deployed.problems);
 }
 
-/// Requests that a page of another site can cause in a browser.
+/// Cross-site requests, which a page of another site can cause in a browser.
 #[tokio::test]
 async fn requests_from_pages_of_other_sites_are_refused() {
     let front = Front::new(&[("w", OPEN)]);

@@ -126,7 +126,7 @@ fn past_run(number: i64, slower: f64) -> Load {
 #[tokio::test]
 async fn five_passed_runs_form_a_baseline_and_a_slower_run_fails_against_it() {
     let past = Arc::<Memory>::default();
-    // The log of the case takes 5 % longer than each of these runs.
+    // The times in the case's log are 5 % longer than those of each of these runs.
     for number in 0..5 {
         past.load(&number.to_string(), &past_run(number, 1.0 / 1.05)).await.unwrap();
     }

@@ -43,7 +43,7 @@ pub trait BuildRights: Send + Sync {
     /// Returns an error, with the reason, if the build fails.
     fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String>;
 
-    /// Checks the permissions that a build needs after its steps: for its images.
+    /// Checks the permissions that a build needs to push its images after its steps.
     ///
     /// # Errors
     /// Returns an error, with the reason, if the build fails.

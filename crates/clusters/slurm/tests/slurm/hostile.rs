@@ -5,7 +5,7 @@ use service::PortError;
 
 use crate::bed::{SlurmBed, ended};
 
-/// Text with a meaning to shells, Slurm, printf, paths or terminals.
+/// Special characters of shells, Slurm, printf, paths and terminals.
 fn values() -> Vec<String> {
     let parts = [
         "'",
