@@ -219,7 +219,8 @@ impl Services {
         serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::TAKES);
         let agent = Agent::new(scheduler, artefacts.clone(), LOOK);
         let rules = redact::Rules::of_this_process(Some(&data.path("secrets")));
-        let rules = rules.map_err(|error| CliError::usage(format!("logs could not be redacted: {error}")))?;
+        let rules = rules
+            .map_err(|error| CliError::usage(format!("secrets to redact in logs cannot be used: {error}")))?;
         let agent = agent.collecting(rules, agent::CollectLimits::default());
         serve.worker(agent, &Agent::TAKES);
         serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
@@ -281,7 +282,7 @@ impl LocalServices {
             let why = match self.services.conductor.wake(&self.run, Input::Tick).await {
                 // The ledger is absent until the first record of the run.
                 Ok(Woken::Unknown) if self.states.borrow().is_some() => {
-                    Some("its ledger is absent".to_owned())
+                    Some(format!("the ledger of {} is absent", self.run))
                 }
                 Ok(_) => None,
                 Err(error) => Some(service::worker::chain(&error)),

@@ -201,7 +201,7 @@ pub fn local_and_utc(at: Timestamp, date: &str) -> String {
     with_utc(at, &format!("{date} %H:%M"), "%H:%M")
 }
 
-/// A moment for a person: on a terminal in the reader's time zone and in UTC, otherwise only in UTC and exact.
+/// Timestamp for display: local time and UTC on a terminal, otherwise the exact time in UTC.
 pub fn moment(at: Timestamp) -> String {
     if io::stdout().is_terminal() { local(at) } else { at.to_string() }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cluster_api::ClusterProvider;
-use model::RunId;
-use service::{Clock, SystemClock};
+use model::{Failure, RunId};
+use service::{Clock, PortError, SystemClock};
 
 use crate::local::{DataFolder, clusters, program};
 
@@ -17,11 +17,13 @@ pub async fn release_directly(data: &DataFolder, run: &RunId) -> Vec<String> {
     };
     let listed = match provider.list().await {
         Ok(listed) => listed.clusters,
-        Err(error) => return vec![format!("clusters could not be listed: {error:?}")],
+        Err(PortError::Transient(why) | PortError::Permanent(Failure { message: why, .. })) => {
+            return vec![format!("clusters could not be listed: {why}")];
+        }
     };
     let mut left = Vec::new();
     for cluster in listed.into_iter().filter(|cluster| cluster.run == run.as_str()) {
-        if let Err(service::PortError::Transient(why)) = provider.delete(&cluster.name).await {
+        if let Err(PortError::Transient(why)) = provider.delete(&cluster.name).await {
             left.push(format!("{}: {why}", cluster.name));
         }
     }

@@ -148,7 +148,9 @@ impl Server {
                      {TOKEN_COMMAND} to this command, because a token expires after an hour"
                 )
             }
-            StatusCode::NOT_FOUND if detail.is_empty() => "; is this the address of the API?".to_owned(),
+            StatusCode::NOT_FOUND if detail.is_empty() => {
+                "; check that the address is that of Burnin's API".to_owned()
+            }
             _ => String::new(),
         };
         let exit = if status.is_client_error() { Exit::Usage } else { Exit::Infrastructure };

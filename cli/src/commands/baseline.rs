@@ -83,11 +83,12 @@ pub fn baseline(
 fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> CliError {
     match error {
         Unlearnable::Nothing => CliError::usage("no log given; name log files or folders"),
-        Unlearnable::Unfit { log, why } => {
-            CliError::usage(format!("{}: no baseline can be learned from this log: {why}", names[log]))
-        }
+        Unlearnable::Unfit { log, why } => CliError::usage(format!(
+            "{}: no baseline can be learned from this log: {why}; leave it out, or repeat the run",
+            names[log]
+        )),
         Unlearnable::Mixed { log, field } => CliError::usage(format!(
-            "{}: its {field} differs from {}; learn each group on its own:\n{}",
+            "{}: not comparable in {field} with {}; learn one baseline for each group:\n{}",
             names[log],
             names[0],
             shapes(&field, runs, names)

@@ -42,7 +42,9 @@ pub async fn logs(
             if !chosen || !printed.complete.insert(file.name.clone()) {
                 continue;
             }
-            let missing = || CliError::usage(format!("{object} is missing in the data folder"));
+            let missing = || {
+                CliError::usage(format!("{object} is missing in the data folder; restore it from a backup"))
+            };
             let body =
                 data.store.read(&object).await.map_err(CliError::infrastructure)?.ok_or_else(missing)?;
             let text = String::from_utf8_lossy(&body);

@@ -116,7 +116,7 @@ impl GroupTest {
                 (Some((value, better)), Some(reference)) => reference.is_degraded(value, better),
                 (Some((value, _)), None) => {
                     return Err(format!(
-                        "log: found {value} without `reference` in the file, the value of a good group"
+                        "log: found {value} without `reference` in the file; add it with the value of a good group"
                     ));
                 }
             };
@@ -132,7 +132,7 @@ impl GroupTest {
             }
             (None, Some(value), None) => {
                 return Err(format!(
-                    "value: found {value} without `reference` in the file, the value of a good group"
+                    "value: found {value} without `reference` in the file; add it with the value of a good group"
                 ));
             }
             (Some(_), Some(_), _) => {

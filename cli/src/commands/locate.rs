@@ -77,11 +77,14 @@ fn pairs_of_metrics(
         }
     }
     let known = pair_metrics(&readings);
-    let listed = || known.iter().copied().collect::<Vec<_>>().join(", ");
+    let listed = || match known.is_empty() {
+        true => "none".to_owned(),
+        false => known.iter().copied().collect::<Vec<_>>().join(", "),
+    };
     if let Some(other) = input.metrics.iter().find(|metric| !known.contains(metric.as_str())) {
         let listed = listed();
         return Err(CliError::usage(format!(
-            "--metric: `{other}` is not a metric of pairs in the logs, which contain {listed}"
+            "--metric: `{other}` is not a metric of pairs in the logs; known: {listed}"
         )));
     }
     let chosen: BTreeSet<&str> = match input.metrics.is_empty() {
@@ -154,7 +157,7 @@ fn pairs(files: &[PathBuf], readings: &[Reading], healthy: &[Reading]) -> Result
     }
     if kinds.len() > 1 {
         return Err(CliError::usage(
-            "some files are pairs of nodes and some are pairs of GPUs; locate each kind on its own",
+            "some logs measure pairs of nodes, others pairs of GPUs; run `burnin locate` on each kind separately",
         ));
     }
     let members = if kinds.contains(&true) { Members::Hosts } else { Members::BusIds };
@@ -165,8 +168,8 @@ fn pairs(files: &[PathBuf], readings: &[Reading], healthy: &[Reading]) -> Result
 
 fn not_a_pair(file: &Path) -> CliError {
     CliError::usage(format!(
-        "{}: neither a run with per-process times (nccl-tests with -I 1 -J) nor a run of two nodes or two GPUs; if a program that names no \
-         node ran on two, name the file after them: `n1,n2.log`",
+        "{}: neither a run with per-process times (nccl-tests with -I 1 -J) nor a run of two nodes or two GPUs; if the log names no \
+         nodes, name the file after its two nodes: `n1,n2.log`",
         file.display()
     ))
 }

@@ -36,7 +36,7 @@ pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
         below(path, DEEPEST, &mut found)?;
         if found.is_empty() {
             return Err(CliError::usage(format!(
-                "{}: the folder has no files; name the logs",
+                "{}: the folder has no files, except hidden ones; name the logs",
                 path.display()
             )));
         }
@@ -59,7 +59,7 @@ fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Cl
         if kind.is_dir() {
             if depth == 0 {
                 return Err(CliError::usage(format!(
-                    "{}: more than {DEEPEST} folders deep; name a folder below it",
+                    "{}: more than {DEEPEST} levels below the named folder; name a lower folder",
                     path.display()
                 )));
             }
@@ -111,7 +111,7 @@ impl RowLimit {
 fn take(left: &mut usize, count: usize, log: &Path, (most, what): (usize, &str)) -> Result<(), CliError> {
     *left = left.checked_sub(count).ok_or_else(|| {
         CliError::usage(format!(
-            "{}: its {count} {what} exceed the maximum of {most} {what} over all logs; name fewer logs",
+            "{}: {count} {what} more exceed the maximum of {most} {what} in all logs together; name fewer logs",
             log.display()
         ))
     })?;

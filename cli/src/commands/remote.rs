@@ -336,7 +336,11 @@ fn prefix(run: &RunId, line: &RunSummary, name: &str) -> Result<CheckIndex, CliE
     let first = line.checks.iter().position(|check| check.name == base);
     let at = first.zip(round).map(|(first, round)| first + round * of_round);
     let at = at.and_then(|at| u16::try_from(at).ok());
-    let known = || line.checks.iter().map(|check| check.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names: Vec<_> = line.checks.iter().map(|check| check.name.as_str()).collect();
+    let known = || match names.is_empty() {
+        true => "it has a single benchmark; omit --check".to_owned(),
+        false => format!("its checks are {}", names.join(", ")),
+    };
     at.map(CheckIndex).ok_or_else(|| CliError::usage(format!("{run} has no check `{name}`: {}", known())))
 }
 

@@ -64,7 +64,7 @@ fn chosen<'a>(known: &'a Nodes, request: &'a RetestRequest) -> Result<Vec<&'a No
             return Err(CliError::usage(format!("{node} is given twice; name each node once")));
         }
         if named(known, node).next().is_none() {
-            let why = "no judged run on an existing cluster measured it; `burnin nodes --all` lists the known nodes";
+            let why = "not measured by a judged run on an existing cluster; `burnin nodes --all` lists the known nodes";
             return Err(CliError::usage(format!("{node}: {why}")));
         }
     }
@@ -84,9 +84,9 @@ fn chosen<'a>(known: &'a Nodes, request: &'a RetestRequest) -> Result<Vec<&'a No
             )))
         }
         several => {
-            let clusters = several.join(", ");
+            let (nodes, clusters) = (request.nodes.join(", "), several.join(", "));
             Err(CliError::usage(format!(
-                "several clusters have these nodes, name one with --cluster: {clusters}"
+                "{nodes}: found in several clusters; name one with --cluster: {clusters}"
             )))
         }
     }

@@ -97,7 +97,7 @@ async fn only_open(data: &DataFolder) -> Result<RunId, CliError> {
         [] => Err(CliError::usage("no unfinished run; start one with `burnin run WORKFLOW`")),
         many => {
             let names: Vec<_> = many.iter().map(ToString::to_string).collect();
-            Err(CliError::usage(format!("several unfinished runs, name one: {}", names.join(", "))))
+            Err(CliError::usage(format!("several runs are unfinished; name one of: {}", names.join(", "))))
         }
     }
 }

@@ -104,7 +104,8 @@ pub async fn logs(data: DataFolder, run: &RunId, name: Option<&str>) -> Result<E
     let Some(RunLog { object, .. }) = logs.named(name) else {
         return Err(CliError::usage(format!("{run} has no log `{name}`; `burnin logs {run}` lists them")));
     };
-    let missing = || CliError::usage(format!("{object} is missing in the data folder"));
+    let missing =
+        || CliError::usage(format!("{object} is missing in the data folder; restore it from a backup"));
     let body = data.store.read(object).await.map_err(CliError::infrastructure)?.ok_or_else(missing)?;
     print_plain(&String::from_utf8_lossy(&body));
     Ok(Exit::Pass)
@@ -140,7 +141,10 @@ pub async fn show(
 pub async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<CheckIndex, CliError> {
     let (_, state) = data.state(run).await?;
     let names: Vec<_> = state.workflow.checks.iter().map(|check| check.name.as_str()).collect();
-    let known = || if names.is_empty() { "it has a single benchmark".to_owned() } else { names.join(", ") };
+    let known = || match names.is_empty() {
+        true => "it has a single benchmark; omit --check".to_owned(),
+        false => format!("its checks are {}", names.join(", ")),
+    };
     state
         .check_named(name)
         .ok_or_else(|| CliError::usage(format!("{run} has no check `{name}`: {}", known())))

@@ -24,15 +24,18 @@ pub async fn sweep(data: DataFolder, grace: Span, dry_run: bool) -> Result<Exit,
 pub async fn release(data: DataFolder, name: &str) -> Result<Exit, CliError> {
     if !name.ends_with("-kept") {
         let why = format!(
-            "--release {name}: expected kept parts, NAME-kept; `burnin cancel RUN` releases the cluster of a run"
+            "--release {name}: expected the name of kept parts, such as NAME-kept; `burnin cancel RUN` releases the cluster of a run"
         );
         return Err(CliError::usage(why));
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let provider = crate::local::clusters(&data, crate::local::program()?, &clock, 0);
     let released = provisioner::release(&provider, name).await.map_err(unlisted)?;
-    let unknown =
-        || CliError::usage(format!("--release {name}: no such cluster; `burnin sweep --dry-run` lists them"));
+    let unknown = || {
+        CliError::usage(format!(
+            "--release {name}: no such cluster; `burnin sweep --dry-run` lists the clusters and kept parts"
+        ))
+    };
     Ok(printed(&[released.ok_or_else(unknown)?], false))
 }
 
@@ -55,7 +58,7 @@ fn swept_text(swept: &[Swept], dry_run: bool) -> String {
     for Swept { cluster, fate } in swept {
         let what = match fate {
             Fate::Kept { until } => format!("kept: its lease and grace period end at {until}"),
-            Fate::Unlabelled => "kept: it has no expiry label; check it by hand".to_owned(),
+            Fate::Unlabelled => "kept: no expiry label; check and delete the cluster manually".to_owned(),
             Fate::Due => "lease expired; would be deleted".to_owned(),
             Fate::Gone(deleted) => format!("gone: {}", deleted.evidence),
             Fate::Left(why) => format!("NOT DELETED: {why}"),

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_after_which_an_unlisted_build_does_not_exist_can_be_shortened_for_tests() {
+    fn the_timeout_for_unlisted_builds_can_be_shortened_for_tests() {
         let read = |variables: &[(&'static str, &'static str)]| {
             let mut env = VariableReader::new(variables.iter().copied());
             let settings = CloudBuildSettings::read(&mut env);

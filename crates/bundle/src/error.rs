@@ -8,7 +8,7 @@ use model::RunId;
 pub enum BundleError {
     #[error("run {0} does not exist; `burnin runs` lists the runs")]
     NoRun(RunId),
-    #[error("{0} is still open; a bundle requires a closed run")]
+    #[error("run {0} is not closed; export it after its end")]
     Open(RunId),
     /// The ledger does not describe a valid run.
     #[error("the ledger of {run} cannot be read: {why}")]
@@ -21,7 +21,9 @@ pub enum BundleError {
     #[error("{0} changed while it was read; export the run again")]
     Changed(String),
     /// An artifact differs from its manifest or the ledger, so the bundle is not signed.
-    #[error("artefact {name}: {why}; it was changed after the run, and is not signed")]
+    #[error(
+        "artefact {name}: {why}; it was changed after the run, so no bundle is written; restore it from a backup"
+    )]
     Artifact {
         /// Object name in the bucket.
         name: String,

@@ -105,7 +105,7 @@ impl BundleKey {
     /// Returns an error if the text is not such a key.
     pub fn read(pem: &str) -> Result<Self, &'static str> {
         SigningKey::from_pkcs8_pem(pem).map(Self).map_err(|_| {
-            "expected an Ed25519 private key in PKCS #8 PEM; `openssl genpkey -algorithm ed25519` makes one"
+            "expected an Ed25519 private key in PKCS #8 PEM; `openssl genpkey -algorithm ed25519` generates a key"
         })
     }
 

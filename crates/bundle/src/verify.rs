@@ -24,13 +24,13 @@ const MOST_RECORD: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidBundle {
     /// The file is not a bundle.
-    #[error("this is not a bundle: {0}")]
+    #[error("not a bundle: {0}")]
     NoBundle(String),
     /// The content was changed after signing, or was not signed with the bundle's key.
-    #[error("the signature does not match the key: the content was changed after signing")]
+    #[error("the signature does not match the content and key of the bundle; get an unchanged copy")]
     Signature,
     /// The key of the signature is not the trusted one.
-    #[error("the bundle is signed with an untrusted key: {0}")]
+    #[error("the bundle is signed with the key {0}, not with the trusted key")]
     Stranger(String),
     /// A file differs from the signed list.
     #[error("{name}: {why}")]
@@ -115,7 +115,7 @@ fn names(contents: &Contents) -> Result<(), InvalidBundle> {
         let inside = [HANDOVER, REPORT].contains(&name.as_str())
             || folders.iter().any(|folder| name.starts_with(folder));
         if !inside || name.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return wrong("its name is invalid in a bundle of this run");
+            return wrong("a bundle of this run cannot contain a file of this name");
         }
         if !seen.insert(name) {
             return wrong("it is listed twice");
@@ -237,6 +237,8 @@ fn check_artifacts<'a>(
     if recorded == listed {
         Ok(())
     } else {
-        Err(InvalidBundle::Ledger(format!("it states {recorded:?}, the bundle's list states {listed:?}")))
+        Err(InvalidBundle::Ledger(format!(
+            "run, records, conclusion, verdict and start are {recorded:?}, but {CONTENTS} lists {listed:?}"
+        )))
     }
 }

@@ -85,7 +85,7 @@ impl RunState {
         at + self.paid_for(at).map_or(lease, |paid| paid.min(lease))
     }
 
-    /// Duration that the rest of the budget pays for at `at`; `None` without a budget or a price.
+    /// Duration of the cluster that the remaining budget covers at the time `at`; `None` without a budget or a price.
     pub(crate) fn paid_for(&self, at: Timestamp) -> Option<Span> {
         let (budget, cost) = (self.budget()?, self.workflow.cost.as_ref()?);
         (budget - self.spent(at)).pays_for(self.nodes(), cost.node_hour)

@@ -73,7 +73,7 @@ impl fmt::Display for Money {
 impl FromStr for Money {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not an amount such as 98.32");
+        let wrong = || format!("`{text}` is not an amount such as 98.32, with at most 6 decimals");
         let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         if whole.is_empty() || decimals.len() > 6 || !digits(whole) || !digits(decimals) {

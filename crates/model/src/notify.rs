@@ -137,7 +137,9 @@ impl ChannelNotify {
         let mut fields = fields.into_iter();
         match (fields.next(), fields.next()) {
             (Some((field, Value::String(name))), None) => Ok(Self { kind, field, name, on }),
-            _ => Err(format!("{kind}: expected the channel's name, and `on` with the news to send")),
+            _ => Err(format!(
+                "{kind}: expected one field with the channel's name, and optionally `on` with the news to send"
+            )),
         }
     }
 }

@@ -179,7 +179,8 @@ impl Pins {
         let name = object(workflow, number);
         let body = self.store.read(&name).await?;
         let damaged = |why: String| PinError::Damaged { name: name.clone(), why };
-        let body = body.ok_or_else(|| damaged("it was deleted".to_owned()))?;
+        let body =
+            body.ok_or_else(|| damaged("the object was deleted; restore it from a backup".to_owned()))?;
         let entry: PinEntry = serde_json::from_slice(&body).map_err(|error| damaged(error.to_string()))?;
         if entry.format > FORMAT {
             return Err(damaged(format!(

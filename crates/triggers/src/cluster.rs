@@ -168,7 +168,7 @@ impl OnCluster {
     pub(crate) fn problems(&self) -> Vec<(String, String)> {
         let mut problems = Vec::new();
         if self.source.is_empty() {
-            problems.push(("source".to_owned(), "must not be empty".to_owned()));
+            problems.push(("source".to_owned(), "is empty; write the source of the offers".to_owned()));
         }
         let mut pattern = |field: String, text: &str| {
             if let Err(error) = Pattern::new(text) {
@@ -183,7 +183,10 @@ impl OnCluster {
         }
         let free = self.allow.keys().filter(|field| self.system.is_free(field));
         problems.extend(free.map(|field| {
-            (format!("allow.{field}"), "needs no permission: any offer may choose it".to_owned())
+            (
+                format!("allow.{field}"),
+                "needs no permission, because any offer may choose this setting; remove it".to_owned(),
+            )
         }));
         problems
     }

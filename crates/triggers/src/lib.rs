@@ -57,7 +57,8 @@ impl Triggers {
         }
         for (at, build) in self.build.iter().enumerate() {
             if build.trigger.is_empty() {
-                problems.push((format!("build[{at}].trigger"), "must not be empty".to_owned()));
+                let why = "is empty; write the name or id of the Cloud Build trigger";
+                problems.push((format!("build[{at}].trigger"), why.to_owned()));
             }
             if build.image.as_ref().is_some_and(|image| image.is_empty() || image.contains(['@', ' '])) {
                 let found = build.image.as_deref().unwrap_or_default();
@@ -68,8 +69,9 @@ impl Triggers {
         for (at, cluster) in self.cluster.iter().enumerate() {
             problems.extend(under(&format!("cluster[{at}]"), cluster.problems()));
         }
-        if self.validated_every.is_some_and(|every| every.0.as_secs() < 60) {
-            problems.push(("validated_every".to_owned(), "must be at least 1m".to_owned()));
+        if let Some(every) = self.validated_every.filter(|every| every.0.as_secs() < 60) {
+            let why = format!("{every} is shorter than the minimum of 1m; write 1m or more");
+            problems.push(("validated_every".to_owned(), why));
         }
         problems
     }

@@ -102,7 +102,7 @@ impl YamlDocument {
         };
         if text.len() > MAX_BYTES {
             return Err(document
-                .problem("", format!("is larger than {MAX_BYTES} bytes and is not read"))
+                .problem("", format!("is larger than the maximum of {MAX_BYTES} bytes; shorten it"))
                 .into());
         }
         document.lines =

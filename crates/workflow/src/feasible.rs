@@ -162,7 +162,7 @@ impl FeasibilityFindings {
             self.add(FieldSource::Check(check), "image", false, message.to_owned());
         }
         if command.every == Every::Pair && system.is_some_and(|system| system.nodes() == 1) {
-            let message = "`pair` needs two nodes or more, and the cluster has one (`nodes`)";
+            let message = "`pair` needs two nodes or more, and the cluster has one; raise `nodes`, or write `every: node`";
             self.add(FieldSource::Check(check), "every", false, message.to_owned());
         }
         let printed = |name: &str| match &command.read {
@@ -347,13 +347,13 @@ impl FeasibilityFindings {
         if pays.0 <= limits.grace.0 {
             let message = format!(
                 "{budget} pays for {pays} of {nodes} nodes at {price} an hour; a run is stopped {} (limits.grace) before \
-                 that, so no run could start",
+                 that, so no run could start; raise the budget, or lower limits.grace",
                 limits.grace
             );
             self.error("cost.budget", message);
         } else if let Some(soak) = workflow.soak.as_ref().filter(|soak| pays < soak.duration) {
             let message = format!(
-                "{budget} pays for {pays} of {nodes} nodes at {price} an hour, less than the soak, {}",
+                "{budget} pays for {pays} of {nodes} nodes at {price} an hour, less than the soak, {}; raise the budget, or shorten the soak",
                 soak.duration
             );
             self.error("cost.budget", message);

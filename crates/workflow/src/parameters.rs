@@ -89,7 +89,7 @@ impl<'a> ValuesFile<'a> {
             match similar.min().filter(|(distance, _)| *distance <= name.len() / 3) {
                 Some((_, known)) => format!("no build of the workflow declares it; did you mean {known}?"),
                 None if self.known.is_empty() => {
-                    "no build of the workflow declares a substitution".to_owned()
+                    "no build of the workflow declares a substitution; remove it".to_owned()
                 }
                 None => {
                     let known: Vec<_> = self.known.iter().map(String::as_str).collect();

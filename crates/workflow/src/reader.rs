@@ -124,7 +124,9 @@ impl<'a> WorkflowReader<'a> {
     fn digest(&mut self, digest: &str) {
         let hex = digest.strip_prefix("sha256:").unwrap_or_default();
         if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            self.complain("image.prebuilt.digest", "expected sha256: and 64 hex digits; a tag can be moved");
+            let found: String = digest.chars().take(100).collect();
+            let why = format!("expected sha256: and 64 hex digits, found `{found}`; a tag can be moved");
+            self.complain("image.prebuilt.digest", why);
         }
     }
 

@@ -62,7 +62,11 @@ fn check_locate(file: &WorkflowFile, complain: &mut impl FnMut(&str, String)) {
         complain(&format!("locate.{field}"), problem);
     }
     if file.benchmark.is_none() && file.checks.is_empty() && file.suite.is_none() {
-        complain("locate", "needs a `benchmark` to run on pairs of nodes".to_owned());
+        complain(
+            "locate",
+            "needs a `benchmark`, `checks` or a `suite` to repeat on pairs of nodes; add one of them"
+                .to_owned(),
+        );
     }
 }
 

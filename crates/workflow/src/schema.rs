@@ -19,7 +19,10 @@ impl YamlDocument {
     pub fn read_as<T: JsonSchema + DeserializeOwned>(&self) -> Result<T, FileProblems> {
         let schema = schemars::schema_for!(T).to_value();
         let validator = jsonschema::validator_for(&schema).map_err(|error| {
-            self.problem("", format!("cannot be checked, the schema itself is wrong: {error}"))
+            self.problem(
+                "",
+                format!("cannot be checked: the schema of this program is invalid; report this: {error}"),
+            )
         })?;
         let mut problems = Vec::new();
         for error in validator.iter_errors(&self.value) {
@@ -91,7 +94,7 @@ impl YamlDocument {
         // serde's messages contain names of Rust types, which users do not know.
         let of_serde = ["invalid ", "missing field", "unknown ", "data did not match", "duplicate field"];
         if of_serde.iter().any(|begin| why.starts_with(begin)) {
-            return self.problem(field, "has a value of the wrong kind; compare it with `burnin schema`");
+            return self.problem(field, "has an invalid value; compare it with `burnin schema`");
         }
         self.problem(field, why)
     }
@@ -170,7 +173,7 @@ impl<'a> Explain<'a> {
                 let found = shown(error.instance());
                 let message = match self.description(rule) {
                     Some(wanted) => format!("expected {wanted}, found {found}"),
-                    None => format!("{found} has a character that is not allowed here, or a wrong length"),
+                    None => format!("{found} contains an invalid character, or has an invalid length"),
                 };
                 self.add(&field, message, corrected(error.instance(), rule));
             }
@@ -183,28 +186,54 @@ impl<'a> Explain<'a> {
                 self.add(&field, message, Some(format!("write {limit} or less")));
             }
             ValidationErrorKind::ExclusiveMinimum { limit } => {
-                self.add(&field, format!("{} is not greater than {limit}", shown(error.instance())), None);
+                let message = format!("{} is not greater than {limit}", shown(error.instance()));
+                self.add(&field, message, Some(format!("write more than {limit}")));
             }
             ValidationErrorKind::ExclusiveMaximum { limit } => {
-                self.add(&field, format!("{} is not less than {limit}", shown(error.instance())), None);
+                let message = format!("{} is not less than {limit}", shown(error.instance()));
+                self.add(&field, message, Some(format!("write less than {limit}")));
             }
             ValidationErrorKind::MinItems { limit } => {
-                self.add(&field, format!("has too few elements; expected at least {limit}"), None);
+                let found = error.instance().as_array().map_or(0, Vec::len);
+                self.add(
+                    &field,
+                    format!("has too few elements; expected at least {limit}, found {found}"),
+                    None,
+                );
             }
             ValidationErrorKind::MaxItems { limit } => {
-                self.add(&field, format!("has too many elements; expected at most {limit}"), None);
+                let found = error.instance().as_array().map_or(0, Vec::len);
+                self.add(
+                    &field,
+                    format!("has too many elements; expected at most {limit}, found {found}"),
+                    None,
+                );
             }
             ValidationErrorKind::MinLength { limit } => {
-                self.add(&field, format!("is too short; expected at least {limit} characters"), None);
+                let found = error.instance().as_str().map_or(0, |text| text.chars().count());
+                let message = format!("is too short; expected at least {limit} characters, found {found}");
+                self.add(&field, message, None);
             }
             ValidationErrorKind::MaxLength { limit } => {
-                self.add(&field, format!("is too long; expected at most {limit} characters"), None);
+                let found = error.instance().as_str().map_or(0, |text| text.chars().count());
+                let message = format!("is too long; expected at most {limit} characters, found {found}");
+                self.add(&field, message, None);
             }
             ValidationErrorKind::MinProperties { limit } => {
-                self.add(&field, format!("has too few fields; expected at least {limit}"), None);
+                let found = error.instance().as_object().map_or(0, Map::len);
+                self.add(
+                    &field,
+                    format!("has too few fields; expected at least {limit}, found {found}"),
+                    None,
+                );
             }
             ValidationErrorKind::MaxProperties { limit } => {
-                self.add(&field, format!("has too many fields; expected at most {limit}"), None);
+                let found = error.instance().as_object().map_or(0, Map::len);
+                self.add(
+                    &field,
+                    format!("has too many fields; expected at most {limit}, found {found}"),
+                    None,
+                );
             }
             ValidationErrorKind::UniqueItems => {
                 self.add(&field, "contains an element twice; remove one", None)

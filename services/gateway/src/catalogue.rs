@@ -342,7 +342,7 @@ async fn copied(store: &dyn Store, prefix: &str) -> io::Result<TempDir> {
     let names = store.list(prefix).await.map_err(failed)?;
     if names.len() > MOST_FILES {
         return Err(io::Error::other(format!(
-            "{prefix} contains more than the maximum of {MOST_FILES} objects; remove the others"
+            "{prefix} contains more than the maximum of {MOST_FILES} objects; remove those that no workflow needs"
         )));
     }
     for name in names {

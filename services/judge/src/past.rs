@@ -35,9 +35,9 @@ impl Extent {
     }
 }
 
-/// Reads the oldest and the newest runs before a run with `values` values, oldest first. `wanted` states workflow, identity and time.
-/// Earlier runs may be larger, for example if this one ended early: the oldest and the newest one are read first, and after an answer
-/// with larger runs the next queries request fewer runs.
+/// Reads the oldest and the newest runs before the judged run, oldest first. `wanted`: workflow, identity and time. `values`: number of
+/// values of the judged run, the first estimate for earlier runs. An earlier run may have more, for example if the judged run ended early:
+/// the oldest and the newest one are read first, and after a response with more values the next queries request fewer runs.
 pub(crate) async fn each(
     history: &dyn Warehouse,
     wanted: PastQuery,

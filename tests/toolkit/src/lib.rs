@@ -40,7 +40,7 @@ impl Cloud {
         Ok(Self { root })
     }
 
-    /// The cloud's folder.
+    /// Folder with the state of the simulated cloud.
     pub fn path(&self) -> &Path {
         self.root.path()
     }

@@ -51,7 +51,7 @@ pub(super) fn hosts(log: &Path) -> Result<Vec<String>, String> {
     let hosts: BTreeSet<_> = devices.map(|device| device.host.clone()).collect();
     if hosts.is_empty() {
         return Err(format!(
-            "members: {} names no nodes; list the members of the group next to it",
+            "members: missing, and the log {} names no nodes; list the members of the group",
             log.display()
         ));
     }

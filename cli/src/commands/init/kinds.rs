@@ -549,7 +549,9 @@ fn text(name: &str) -> Result<String, CliError> {
 fn missing(name: &str) -> CliError {
     CliError {
         problems: vec![],
-        message: format!("{name} is not part of this program; report this"),
+        message: format!(
+            "the file {name} is missing in this program; report this with the output of `burnin --version`"
+        ),
         exit: Exit::Infrastructure,
     }
 }

@@ -66,8 +66,13 @@ fn private(folder: &Path) -> Result<(), CliError> {
     let found = fs::symlink_metadata(folder).map_err(cannot)?;
     let user = rustix::process::geteuid().as_raw();
     if !found.is_dir() || found.uid() != user {
+        let kind = match found.file_type() {
+            kind if kind.is_dir() => "a folder",
+            kind if kind.is_symlink() => "a symbolic link",
+            _ => "a file",
+        };
         let why = format!(
-            "{}: expected a folder of user {user}, found one of user {}; remove it, or name another data folder with --data",
+            "{}: expected a folder of user {user}, found {kind} of user {}; remove it, or name another data folder with --data",
             folder.display(),
             found.uid()
         );

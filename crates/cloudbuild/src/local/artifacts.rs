@@ -21,7 +21,9 @@ pub(super) fn collect(workspace: &Path, objects: &ArtifactObjects) -> Result<Vec
     for pattern in &objects.paths {
         let files = matching(&root, pattern)?;
         if files.is_empty() {
-            return Err(format!("artifacts.objects.paths: no file matches {pattern:?}"));
+            return Err(format!(
+                "artifacts.objects.paths: no file matches {pattern:?}; correct the pattern, or write the file in a step"
+            ));
         }
         for file in files {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -45,7 +47,9 @@ pub(super) fn collect(workspace: &Path, objects: &ArtifactObjects) -> Result<Vec
 }
 
 fn matching(root: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-    let root_text = root.to_str().ok_or("the workspace's path is not UTF-8")?;
+    let root_text = root.to_str().ok_or_else(|| {
+        format!("the path of the workspace {} is not UTF-8; rename the folder", root.display())
+    })?;
     let whole = format!("{}/{pattern}", glob::Pattern::escape(root_text));
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let paths = glob::glob_with(&whole, options).map_err(|error| error.to_string())?;

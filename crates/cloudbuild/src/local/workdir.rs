@@ -15,7 +15,10 @@ pub(super) fn enter(workspace: &Path, dir: &Path) -> io::Result<PathBuf> {
             _ => here = here.canonicalize()?,
         }
         if !here.starts_with(&root) {
-            return Err(io::Error::other(format!("{} is outside the workspace", dir.display())));
+            return Err(io::Error::other(format!(
+                "{} is outside the workspace: a part of the path is a symbolic link; remove the link",
+                dir.display()
+            )));
         }
     }
     Ok(here)

@@ -21,7 +21,9 @@ pub(super) fn order(steps: &[BuildStep], problems: &mut Vec<BuildProblem>) -> Ve
             if id.is_empty() || id == "-" || id.contains(char::is_control) {
                 problems.push(BuildProblem::new(
                     path,
-                    "expected a name on one line; `-` is reserved: in `waitFor` it means no step",
+                    format!(
+                        "expected a name on one line, found {id:?}; `-` is reserved: in `waitFor` it means no step"
+                    ),
                 ));
             } else if let Some(first) = known.get(id) {
                 problems.push(BuildProblem::new(

@@ -57,7 +57,7 @@ fn check_objects(
         ));
     }
     if objects.paths.is_empty() {
-        problems.push(BuildProblem::new(format!("{at}.paths"), "expected at least one path"));
+        problems.push(BuildProblem::new(format!("{at}.paths"), "is empty; add at least one path"));
     }
     let mut paths: Vec<String> = Vec::new();
     for (index, template) in objects.paths.iter().enumerate() {

@@ -27,7 +27,8 @@ impl StepContext<'_> {
     ) -> PlannedStep {
         let at = format!("steps[{index}]");
         if step.name.is_empty() {
-            problems.push(BuildProblem::new(format!("{at}.name"), "expected the name of a builder image"));
+            problems
+                .push(BuildProblem::new(format!("{at}.name"), "is empty; write the name of a builder image"));
         }
         if !step.volumes.is_empty() || self.options().is_some_and(|options| !options.volumes.is_empty()) {
             problems.push(BuildProblem::new(
@@ -40,10 +41,12 @@ impl StepContext<'_> {
             let path = format!("{at}.timeout");
             check_timeout(&path, timeout, problems);
             if timeout > self.build_timeout {
-                let limit = self.build_timeout.as_secs();
+                let (limit, found) = (self.build_timeout.as_secs_f64(), timeout.as_secs_f64());
                 problems.push(BuildProblem::new(
                     path,
-                    format!("expected at most {limit}s, the timeout of the build"),
+                    format!(
+                        "expected at most {limit}s, the timeout of the build, found {found}s; raise `timeout` of the build"
+                    ),
                 ));
             }
         }
@@ -98,7 +101,7 @@ impl StepContext<'_> {
             if step.entrypoint.is_some() || !step.args.is_empty() {
                 problems.push(BuildProblem::new(
                     format!("{at}.script"),
-                    "expected either `script`, or `entrypoint` and `args`, not both",
+                    "expected either `script`, or `entrypoint` and `args`, not both; remove one",
                 ));
             }
             if script.contains('\0') {

@@ -1,8 +1,8 @@
 //! Jobs on machines reached by ssh.
 //!
-//! At most one benchmark per job: only the start that creates the link `claim` in the job's folder on this machine runs
-//! it. The start outlives the agent. If the start ends without a result, its processes are ended on every host before
-//! the job counts as lost.
+//! At most one benchmark per job: only the start that creates the link `claim` in the job's folder on this machine runs it. Its process
+//! continues if the agent ends. If it ends without a result, the job's processes are killed on every host before the job is reported as
+//! lost.
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 

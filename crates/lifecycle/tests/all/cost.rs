@@ -37,7 +37,7 @@ fn up(workflow: Workflow, seconds: u64) -> Book {
 #[test]
 fn a_cluster_costs_from_its_request_to_its_confirmed_deletion() {
     let mut book = up(priced(None), 90);
-    assert_eq!(spent(&book), "3.00", "the cluster may exist since the request");
+    assert_eq!(spent(&book), "3.00", "the cost starts at the request: the cluster may exist from then on");
     book.tick(30);
     book.feed(1, Fact::JobAccepted(handle()));
     book.feed(1, job_done());

@@ -98,7 +98,10 @@ impl Lint<'_> {
             self.add("table.columns", format!("names {values} columns `value`; name one"));
         }
         if table.columns.len() < 2 {
-            self.add("table.columns", "has fewer than two columns, so that any word would be a row");
+            self.add(
+                "table.columns",
+                "has fewer than two columns, so any word would be a row; name two or more",
+            );
         }
         Some((header?, table.columns.clone()))
     }
@@ -125,8 +128,9 @@ impl Lint<'_> {
     fn names(&mut self, rules: &LineRules, judged: bool) {
         let declaration = self.declaration;
         let sources = [declaration.row.is_some(), declaration.table.is_some(), declaration.json.is_some()];
-        if sources.iter().filter(|source| **source).count() != 1 {
-            self.add("row", "exactly one of `row`, `table` and `json` must find the values");
+        let sources = sources.iter().filter(|source| **source).count();
+        if sources != 1 {
+            self.add("row", format!("expected exactly one of `row`, `table` and `json`, found {sources}"));
         }
         let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' || c == '_';
         let ends = |c: char| c.is_ascii_lowercase();
@@ -179,10 +183,13 @@ impl Lint<'_> {
         }
         for (at, regex) in rules.context.iter().enumerate() {
             if regex.capture_names().flatten().next().is_none() {
-                self.add(&format!("context[{at}]"), "has no named group such as `(?<gpu>[0-9]+)`");
+                self.add(&format!("context[{at}]"), "has no named group; add one such as `(?<gpu>[0-9]+)`");
             }
             if regex.capture_names().flatten().any(|name| name == "value") {
-                self.add(&format!("context[{at}]"), "has a group `value`, which only `row` may have");
+                self.add(
+                    &format!("context[{at}]"),
+                    "has a group `value`, which only `row` may have; rename the group",
+                );
             }
         }
     }
@@ -191,7 +198,8 @@ impl Lint<'_> {
     fn value(&mut self, rules: &LineRules) {
         let (Some(regex), Some(pattern)) = (&rules.row, &self.declaration.row) else { return };
         if !regex.capture_names().flatten().any(|name| name == "value") {
-            return self.add("row", "has no named group `value`");
+            return self
+                .add("row", "has no named group `value`; write `(?<value>\\S+)` in place of the number");
         }
         let Some(group) = group(pattern, "value") else { return };
         let counts = self.declaration.unit.as_deref() == Some("count");

@@ -23,7 +23,7 @@ impl JsonPath {
     ///
     /// Returns an error if the path is invalid.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut rest = text.strip_prefix('$').ok_or("must begin with `$`")?;
+        let mut rest = text.strip_prefix('$').ok_or("must begin with `$`, as in `$.results[*].value`")?;
         let mut steps = Vec::new();
         while !rest.is_empty() {
             if steps.len() == STEPS {
@@ -39,15 +39,16 @@ impl JsonPath {
                 }
                 rest = after;
             } else if let Some(after) = rest.strip_prefix('[') {
-                let (inside, after) = after.split_once(']').ok_or("lacks a closing bracket")?;
+                let (inside, after) =
+                    after.split_once(']').ok_or("has a `[` without `]`; add the bracket")?;
                 let quoted = |mark| inside.strip_prefix(mark).and_then(|key: &str| key.strip_suffix(mark));
                 steps.push(match inside {
                     "*" => PathStep::All,
                     _ => match quoted('"').or_else(|| quoted('\'')) {
                         Some(key) => PathStep::Key(key.to_owned()),
-                        None => PathStep::Index(
-                            crate::number::count(inside).ok_or("has an index that is not a number")?,
-                        ),
+                        None => PathStep::Index(crate::number::count(inside).ok_or(
+                            "has an index that is not a number; write a number, `*` or a quoted key",
+                        )?),
                     },
                 });
                 rest = after;

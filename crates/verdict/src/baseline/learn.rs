@@ -225,22 +225,22 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnab
 
 fn whole(reading: &Reading) -> Result<&Table, String> {
     let [table] = reading.tables.as_slice() else {
-        return Err(format!("it has {} tables instead of one", reading.tables.len()));
+        return Err(format!("expected one table, found {}", reading.tables.len()));
     };
     if table.ended != LogEnd::Complete {
-        return Err("its table has no summary".to_owned());
+        return Err("the table has no summary, so the log is truncated".to_owned());
     }
     if halves(table).any(|(_, half)| half.wrong.is_some_and(|wrong| wrong > 0)) {
-        return Err("it has wrong data".to_owned());
+        return Err("the benchmark reported wrong data".to_owned());
     }
     if table.rows.is_empty() {
-        return Err("its table is empty".to_owned());
+        return Err("the table has no rows".to_owned());
     }
     if one_rank(table) {
         return Err("one rank measures no link: its bus bandwidth is 0 by definition".to_owned());
     }
     if table.unmeasured > 0 || table.rows.iter().any(|row| row.partial.is_some()) {
-        return Err("a row of its table is truncated or has an unreadable number".to_owned());
+        return Err("a row of the table is truncated or has an unreadable number".to_owned());
     }
     Ok(table)
 }

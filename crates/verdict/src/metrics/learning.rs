@@ -22,19 +22,19 @@ use super::{
 /// Reason why a log is not a complete healthy run; `None` if it is one.
 pub(crate) fn unfit(reading: &Reading) -> Option<String> {
     if reading.ended != LogEnd::Complete {
-        return Some("its log is not complete".to_owned());
+        return Some("the log is incomplete".to_owned());
     }
     let bad = |severity: Severity| matches!(severity, Severity::Hardware | Severity::WrongData);
     if let Some(finding) = reading.findings.iter().find(|finding| bad(finding.severity)) {
-        return Some(format!("it has the finding {} on line {}", finding.code, finding.line));
+        return Some(format!("line {} has the finding {}", finding.line, finding.code));
     }
     let judged = reading.metrics.iter().filter(|metric| metric.better != Better::None);
     if ambiguous::has_one_value_per_key(reading)
         && let Some(contradiction) = ambiguous::contradicting(judged).first()
     {
-        return Some(format!("it has different values of one metric: {contradiction}"));
+        return Some(format!("the log has different values of one metric: {contradiction}"));
     }
-    values(reading).is_empty().then(|| "it has no judged value".to_owned())
+    values(reading).is_empty().then(|| "the log has no judged value".to_owned())
 }
 
 /// Metrics learned from healthy runs.

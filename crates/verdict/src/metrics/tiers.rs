@@ -78,7 +78,7 @@ impl Tiers {
     }
 }
 
-/// The healthy value that a measured value is compared with: the healthy value at the level of the measured one.
+/// The healthy value for a comparison: that of the level to which the measured value belongs.
 pub(super) fn healthy(tiers: Option<Tiers>, learned: f64, value: f64) -> f64 {
     let Some(tiers) = tiers else { return learned };
     let other = tiers.other(learned);

@@ -236,7 +236,9 @@ impl<'a> WorkflowReader<'a> {
         if let Some(image) = &file.image {
             let digest = image.rsplit_once("@sha256:").map_or("", |(_, digest)| digest);
             if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                self.complain(&format!("{field}.image"), "expected NAME@sha256:DIGEST; a tag can be moved");
+                let found: String = image.chars().take(200).collect();
+                let why = format!("expected NAME@sha256:DIGEST, found `{found}`; a tag can be moved");
+                self.complain(&format!("{field}.image"), why);
             }
         }
         if let Some(matrix) = &file.matrix {
@@ -257,7 +259,9 @@ impl<'a> WorkflowReader<'a> {
             (true, Some(0)) => {
                 self.complain(&format!("{field}.rounds"), "0 measures no pair; expected 1 or more")
             }
-            (false, Some(_)) => self.complain(&format!("{field}.rounds"), "applies to `every: pair` only"),
+            (false, Some(_)) => {
+                self.complain(&format!("{field}.rounds"), "applies to `every: pair` only; remove it")
+            }
             _ => {}
         }
         if file.every == Some(Every::Pair) && !has_peer {
@@ -360,7 +364,8 @@ impl<'a> WorkflowReader<'a> {
             let reduces =
                 matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce);
             if workload.extra_args.op.is_some() && !reduces {
-                let message = format!("has no effect on {}, which reduces nothing", collective.as_str());
+                let message =
+                    format!("has no effect on {}, which reduces nothing; remove it", collective.as_str());
                 self.complain(&format!("{field}.workload.extra_args.op"), message);
             }
             let has_root = matches!(
@@ -368,7 +373,8 @@ impl<'a> WorkflowReader<'a> {
                 Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter
             );
             if workload.extra_args.root.is_some() && !has_root {
-                let message = format!("has no effect on {}, which has no root", collective.as_str());
+                let message =
+                    format!("has no effect on {}, which has no root; remove it", collective.as_str());
                 self.complain(&format!("{field}.workload.extra_args.root"), message);
             }
         }
@@ -403,7 +409,7 @@ impl<'a> WorkflowReader<'a> {
         };
         if read.sizes().len() > Workload::MOST_SIZES {
             let message = format!(
-                "results in more than {} sizes from {} to {}; write a larger difference",
+                "results in more than {} sizes from {} to {}; write a larger step",
                 Workload::MOST_SIZES,
                 workload.min_bytes,
                 workload.max_bytes

@@ -72,7 +72,8 @@ impl WorkflowReader<'_> {
             (Some((kind, settings)), None) => self.settings(field, kind, settings),
             _ => {
                 let kinds = clusters::names(|kind| kind.can_be_deployed());
-                self.complain(field, format!("expected exactly one of {}", kinds.join(", ")));
+                let found = file.systems.values().filter(|settings| !settings.is_null()).count();
+                self.complain(field, format!("expected exactly one of {}, found {found}", kinds.join(", ")));
                 None
             }
         };
@@ -106,15 +107,18 @@ impl WorkflowReader<'_> {
         for (part, span) in keep {
             let field = format!("cluster.rent.deployed.keep.{part}");
             let uses = kept::substitution(part);
-            if !kept::is_part(part) || deploy.config["substitutions"].get(&uses).is_none() {
-                let message =
-                    format!("is not a part that the deployment can reuse: `deploy` does not declare {uses}");
+            if !kept::is_part(part) {
+                self.complain(&field, "is not the name of a part; write 1 to 20 lower-case letters");
+            } else if deploy.config["substitutions"].get(&uses).is_none() {
+                let message = format!(
+                    "is not a part that the deployment can reuse: `deploy` does not declare {uses}; declare it there"
+                );
                 self.complain(&field, message);
             } else if destroy.config["substitutions"].get(kept::KEEP).is_none() {
                 self.complain(
                     &field,
                     format!(
-                        "is not a part that the teardown can keep: `destroy` does not declare {}",
+                        "is not a part that the teardown can keep: `destroy` does not declare {}; declare it there",
                         kept::KEEP
                     ),
                 );

@@ -522,10 +522,7 @@ fn sizes_grow_by_a_factor_or_by_a_difference() {
             "step_bytes: 1K, extra_args: {stepbytes: 1024}",
             "step_bytes: has no effect beside extra_args.stepbytes",
         ),
-        (
-            "step_bytes: 0",
-            "step_bytes: results in more than 1000 sizes from 8 to 64K; write a larger difference",
-        ),
+        ("step_bytes: 0", "step_bytes: results in more than 1000 sizes from 8 to 64K; write a larger step"),
     ] {
         let message = with(step).unwrap_err().join("\n");
         assert!(message.contains(expected), "{step}: {message}");

@@ -156,6 +156,6 @@ async fn an_invalid_pattern_is_an_error_in_the_file() {
     let front = Front::new(&[("w", "on: {cluster: [{source: '', system: slurm, name: '['}]}\n")]);
     let (_, offered) = front.get("/api/v1/workflows").await;
     let problems = offered["problems"].to_string();
-    assert!(problems.contains("on.cluster[0].source: must not be empty"), "{problems}");
+    assert!(problems.contains("on.cluster[0].source: is empty; write the source"), "{problems}");
     assert!(problems.contains("on.cluster[0].name: `[` is not a pattern"), "{problems}");
 }

@@ -107,7 +107,7 @@ pub struct StorageState {
     pub older: Duration,
 }
 
-/// Beginnings of page tokens; the rest is the last name of the page before.
+/// Prefixes of page tokens; the suffix is the last name of the previous page.
 const EMPTY_PAGE: &str = "empty:";
 const NEXT_PAGE: &str = "next:";
 
