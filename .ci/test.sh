@@ -16,7 +16,8 @@ lanes=(
   "slurm chart kill bigquery package images delivery"
 )
 export BURNIN_GATES="${gates[*]}"
-# Only the imported modules of Python packages are worth compiling. Options of pip that begin with `no` take a false value.
+# Turns off the compilation by pip, because Python compiles imported modules at their first import. A false value sets an option of pip
+# that begins with `no`.
 export PIP_NO_COMPILE=false
 skipped=()
 started=$SECONDS

@@ -42,8 +42,8 @@ resource "google_cloud_run_v2_service" "service" {
 
       resources {
         limits = { cpu = "1", memory = try(each.value.memory, "512Mi") }
-        # Processors only during requests. Builder and provisioner also poll between them, which only shortens a run: notifications of
-        # Cloud Build and repeated commands poll within requests.
+        # Containers have a processor only during requests. Polls of builder and provisioner between requests only shorten a run:
+        # notifications of Cloud Build and repeated commands cause polls within requests.
         cpu_idle          = true
         startup_cpu_boost = true
       }

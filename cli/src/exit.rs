@@ -35,7 +35,7 @@ impl Exit {
         Self::of_result(conclusion, state.verdict().map(|reached| reached.verdict))
     }
 
-    /// Exit code of a run with this conclusion, as [`model::Conclusion::as_str`] spells it.
+    /// Exit code of a run with this conclusion, as returned by [`model::Conclusion::as_str`].
     pub fn of_result(conclusion: &str, verdict: Option<Verdict>) -> Self {
         match (conclusion, verdict) {
             ("cancelled", _) => Self::Cancelled,

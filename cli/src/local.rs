@@ -39,8 +39,8 @@ use crate::{
 const LOOK: Span = Span::from_millis(25);
 /// Interval between unconditional wake-ups of a run.
 pub const TICK: Span = Span::from_millis(250);
-/// Interval between listings of a ledger without new facts: the delay until another process's cancel is noticed. Only cancels come from
-/// other processes, because this one holds the run's lock.
+/// Interval between listings of a ledger without new facts: the maximum delay of another process's cancel. Other processes append only
+/// cancels, because this process holds the run's lock.
 const REFRESH: Span = Span::from_secs(1);
 /// Maximum time for the subscribers to record the end of a run. A cancelled soak loads the measurements of its rounds at its end.
 const LAST_WORDS: Duration = Duration::from_secs(30);
@@ -67,7 +67,7 @@ impl DataFolder {
             ))
         };
         fs::create_dir_all(root).map_err(cannot)?;
-        // Processes that outlive this process need an absolute path.
+        // Processes that continue after this process need an absolute path.
         let root = root.canonicalize().map_err(cannot)?;
         // Nodes run the programs in their folder: no other user may write to it.
         let host = fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join("host"));
@@ -378,7 +378,7 @@ fn warehouse(data: &DataFolder) -> Result<Sqlite, CliError> {
     Sqlite::open(&path).map_err(|error| CliError::usage(format!("warehouse {}: {error}", path.display())))
 }
 
-/// Name of the warehouse table of a data folder.
+/// Name of the warehouse of a data folder, as reports show it to users.
 pub fn table(data: &DataFolder) -> String {
     Sqlite::place_of(&data.path(WAREHOUSE))
 }

@@ -11,8 +11,8 @@ use service::{AttributesReader, Disposition, Handler};
 
 use crate::output::note;
 
-/// Time before a failure outside this program is reported, such as a full disk or a missing program: most are transient. Each failure is
-/// reported once.
+/// Delay before a failure outside this program, such as a full disk or a missing program, is reported: most such failures are transient.
+/// Each failure is reported once.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Prints a failing operation and the reason on standard error, if `since`, the duration of the failure, is at least

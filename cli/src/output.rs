@@ -191,12 +191,12 @@ pub fn wrapped(head: &str, text: &str) -> String {
     }
 }
 
-/// A moment in the reader's time zone and in UTC: `2026-11-20 03:00:00 +01:00 (02:00:00 UTC)`.
+/// Timestamp in the reader's time zone and in UTC: `2026-11-20 03:00:00 +01:00 (02:00:00 UTC)`.
 pub fn local(at: Timestamp) -> String {
     with_utc(at, "%Y-%m-%d %H:%M:%S %:z", "%H:%M:%S")
 }
 
-/// A moment in the reader's time zone and in UTC, to the minute. `date`: format of the date.
+/// Timestamp in the reader's time zone and in UTC, with minute precision. `date`: format of the date.
 pub fn local_and_utc(at: Timestamp, date: &str) -> String {
     with_utc(at, &format!("{date} %H:%M"), "%H:%M")
 }

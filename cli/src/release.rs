@@ -1,4 +1,4 @@
-//! Release of a run's clusters after a long ledger outage.
+//! Releases a run's clusters after a long outage of the ledger.
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ use crate::exit::{CliError, Exit};
 const TOKEN: &str = "BURNIN_TOKEN";
 /// Environment variable with a shell command that prints a new token: identity tokens expire after an hour.
 const TOKEN_COMMAND: &str = "BURNIN_TOKEN_COMMAND";
-/// Pause after the first response 429; each further pause is twice as long as the one before.
+/// Pause after the first response 429; doubled after each further response 429.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Maximum number of retries after responses 429.
 const RETRIES: usize = 5;

@@ -1,5 +1,5 @@
 //! `cargo xtask schemas` and `rooms`: write generated files; with `--check`, they only compare the files.
-//! `cargo xtask rights`: checks the permissions in `infra/`. `cargo xtask style`: checks words.
+//! `cargo xtask rights`: checks the permissions in `infra/`. `cargo xtask style`: reports phrases that docs/STYLE.md bans.
 
 mod cycles;
 #[cfg(test)]

@@ -117,7 +117,7 @@ fn levels_text(groups: &[RepeatGroup], levels: &[RepeatLevel], names: &[String])
     lines.join("\n")
 }
 
-/// Logs grouped by their value of the field in which they differ, one per line.
+/// Groups of logs with the same value of `field`, the field in which the logs differ; one log per line.
 fn shapes(field: &str, runs: &[Healthy<'_>], names: &[String]) -> String {
     let value = |run: &Healthy<'_>| match run.fingerprint.get(field) {
         Some(value) => format!("{field} {value}"),

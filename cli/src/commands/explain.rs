@@ -64,9 +64,9 @@ pub fn explain_records(records: &[Record]) -> Result<Exit, CliError> {
 
 #[derive(Clone, Copy)]
 enum DrivenBy {
-    /// A process of this host.
+    /// A process of this host drives the run.
     Here,
-    /// The server's conductor.
+    /// The server's conductor drives the run.
     Server,
     None,
 }

@@ -59,7 +59,8 @@ struct GroupReference {
     value: f64,
     /// `higher` or `lower`; default: that of the metric in the logs, otherwise `higher`.
     better: Option<Better>,
-    /// Metric of the whole job in the logs, such as `hpl.throughput`. Default: its only metric; nccl-tests: the bus bandwidth.
+    /// Metric of the whole job in the logs, such as `hpl.throughput`. Default: the only metric of the logs; for nccl-tests the bus
+    /// bandwidth.
     metric: Option<String>,
     /// Unit of `value`, which the logs must have.
     unit: Option<String>,

@@ -174,7 +174,7 @@ fn combined(mut logs: Vec<JudgedLogs>, reader: &LogReader) -> Result<JudgedLogs,
     Ok(JudgedLogs { name, reading, clues, judgement: None, missing_nodes })
 }
 
-/// The only node that the log names.
+/// The node of all metrics of the log; `None` if the metrics name several nodes or none.
 fn only_node(reading: &Reading) -> Option<&str> {
     let mut nodes = reading.metrics.iter().map(|metric| metric.subject.node.as_deref());
     let first = nodes.next()??;

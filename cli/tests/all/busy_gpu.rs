@@ -1,4 +1,4 @@
-//! Real logs of two H100; another program kept one of them busy: the first run with a busy GPU names that GPU by three
+//! Real logs of a host with two H100, on one of which another program ran. The first run with a busy GPU names that GPU by three
 //! independent metrics, and healthy runs name no GPU.
 
 use std::{

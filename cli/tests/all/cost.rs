@@ -8,7 +8,7 @@ const PRICE: &str = "cost.node_hour=1200";
 #[test]
 fn a_run_that_would_exceed_its_budget_is_stopped_with_a_message() {
     let lab = Lab::new("sleep 60", "");
-    // The budget pays for 8 s of the cluster; the last 3 s are reserved for its release.
+    // The budget covers 8 s of the cluster; the last 3 s are reserved for the release of the cluster.
     let set = ["--set", PRICE, "--set", "cost.budget=8", "--set", "limits.grace=3s"];
     let output = lab.burnin(&[&["run", "w.yaml", "--output", "json"], &set[..]].concat());
     let document = json(&output);

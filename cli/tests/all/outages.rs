@@ -190,8 +190,8 @@ fn folders_writable_by_others_are_neither_created_nor_used() {
     assert!(refused.status.code() == Some(64) && stderr.contains("others can write to it"), "{stderr}");
 }
 
-/// Exit codes are documented: a limit on open files or on the file size ends the command with neither exit code 101 nor
-/// a signal. A run that cannot release its cluster retries and reports why; a second interrupt ends it.
+/// A limit on open files or on the file size ends the command with a documented exit code, neither with 101 nor by a signal. A run that
+/// cannot release its cluster retries and reports why; a second interrupt ends it.
 #[test]
 fn system_limits_end_with_a_documented_exit_code() {
     let lab = Lab::new("", "");

@@ -7,7 +7,7 @@ use std::{
 
 use crate::support::{Lab, json};
 
-/// Beginning of each format, or a part of it.
+/// A prefix of the output in each format, or another part of it.
 const FORMS: [(&str, &str); 6] = [
     ("human", "reference"),
     ("json", "{\"schema\":\"burnin/"),

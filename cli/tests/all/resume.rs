@@ -1,4 +1,4 @@
-//! Kills at any point, then `--resume`: no second build, cluster or job, no lost log, no process left running.
+//! Kills a run at any point and resumes it: no build, cluster or job is repeated, no log is lost, and no process keeps running.
 
 use crate::support::{Lab, json, signal, wait_for};
 

@@ -1,4 +1,4 @@
-//! `burnin sweep`: a cluster without its driving process, and with wrong clocks on its nodes.
+//! `burnin sweep` deletes clusters whose driving process has ended, and clusters whose nodes have wrong clocks.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! `burnin up`: requested over HTTP, killed, restarted, ended.
+//! Tests of `burnin up`: runs are requested over HTTP, and the server is killed, restarted and stopped.
 
 use std::{fs, io::BufRead, net::TcpStream, os::unix::fs::PermissionsExt, path::Path, process::Command};
 

@@ -1,4 +1,4 @@
-//! Parses one line of the callback.
+//! Parses the callback's events, one JSON document per line.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,7 @@ pub struct TaskFailure {
 pub struct Unreachable {
     /// Host name in the inventory.
     pub host: String,
-    /// Reason, from ssh or sudo.
+    /// Reason that ssh or sudo reported, for display.
     pub reason: String,
 }
 

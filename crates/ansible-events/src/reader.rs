@@ -1,4 +1,4 @@
-//! Reads a stream of bytes line by line.
+//! Splits a stream of bytes into lines, and adds the events to the findings.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};

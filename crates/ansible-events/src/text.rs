@@ -16,7 +16,8 @@ pub(crate) fn name(text: &str) -> String {
     shown(text, LONGEST_NAME)
 }
 
-/// Reason in a task's result.
+/// The most specific failure message in a task's result: the module's own message; if that is generic, also the exit
+/// code and the end of the output.
 pub(crate) fn message(result: &Value) -> String {
     if hides(result) {
         return HIDDEN.to_owned();

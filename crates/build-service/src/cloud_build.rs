@@ -182,7 +182,7 @@ impl CloudBuilds {
         store.open(&object).await.map_err(PortError::transient)
     }
 
-    /// The last lines of a build's log, if readable. A missing log does not hide the failure itself.
+    /// The last lines of a build's log, if readable. Without a log the failure is reported without these lines.
     async fn last_lines(&self, build: &model::Build) -> String {
         let Ok(Some(body)) = self.log(build).await else { return String::new() };
         let Ok(body) = Redacted::new(body, None) else { return String::new() };

@@ -33,8 +33,8 @@ pub use error::BundleError;
 pub use verify::{Checked, InvalidBundle, verify};
 pub use write::{Documents, write};
 
-/// Headers of an entry, including the entry for a long name. An equal name and size result in equal bytes,
-/// without times, owners or links.
+/// Headers of an entry, including the entry for a long name. The headers contain no times, owners or links, so that
+/// the same name and size always produce the same bytes.
 fn header(name: &str, size: u64) -> io::Result<Vec<u8>> {
     let mut header = tar::Header::new_gnu();
     header.set_size(size);

@@ -98,7 +98,8 @@ pub async fn write(
     let body = serde_json::to_vec_pretty(&contents).map_err(io::Error::from)?;
     let signature = STANDARD.encode(key.0.sign(&body).to_bytes());
 
-    // A new file in the same folder: no existing file is changed, and no link is followed.
+    // Write to a new file in the same folder, so that no existing file is changed and no link is followed before the
+    // rename.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let draft = tempfile::Builder::new().prefix(".burnin-").suffix(".draft").tempfile_in(folder)?;
     let mut archive = tar::Builder::new(draft);

@@ -1,4 +1,4 @@
-//! Slack's incoming webhooks.
+//! Notices to Slack channels through Slack's incoming webhooks.
 
 use serde_json::json;
 

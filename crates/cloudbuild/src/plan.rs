@@ -70,7 +70,7 @@ pub struct PlannedStep {
     pub wait_for: Vec<usize>,
     /// `None`: only the timeout of the build applies.
     pub timeout: Option<Duration>,
-    /// Tolerated failures: the build continues.
+    /// Failures of this step after which the build continues.
     pub tolerance: FailureTolerance,
 }
 
@@ -85,7 +85,7 @@ impl PlannedStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     Command(image::ToolCommand),
-    /// A script with its shebang, or for `/bin/sh`.
+    /// A script for the interpreter in its shebang; for `/bin/sh` without a shebang.
     Script(String),
 }
 

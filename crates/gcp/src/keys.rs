@@ -97,7 +97,7 @@ impl Keys {
         let now = self.clock.now();
         let (found, good, ageing) = self.lookup(id, now).await;
         if let Some(key) = found.filter(|_| good) {
-            // One caller fetches new keys ahead of time; other callers do not wait for this fetch.
+            // One caller fetches new keys before the cached keys expire; other callers use the cached keys meanwhile.
             if ageing && let Ok(mut last) = self.fetching.try_lock() {
                 self.fetch(&mut last, now).await.ok();
             }

@@ -179,8 +179,8 @@ impl ClientState {
         if trouble.status == Some(412) {
             return Ok(Creation::Exists);
         }
-        // No document states whether the permission to overwrite is checked before the precondition: for an account without it, a create of
-        // a taken name may be answered with 403.
+        // No document states whether the permission to overwrite is checked before the precondition: for an account without it, a create
+        // of a taken name may return 403.
         if !trouble.is_transient() && trouble.status != Some(403) {
             return Err(trouble);
         }
@@ -191,8 +191,8 @@ impl ClientState {
         }
     }
 
-    /// Whether a name is certainly free, after a request for it was answered with 403. No document states whether an absent object
-    /// is 404 or 403 for an account whose right to list is limited to a prefix; such an account may list this prefix.
+    /// Whether a name is certainly free, after a request for the name returned 403. No document states whether an absent object is
+    /// 404 or 403 for an account whose right to list is limited to a prefix; such an account may list this prefix.
     async fn is_absent(&self, name: &str) -> bool {
         let look = async {
             let mut token: Option<String> = None;

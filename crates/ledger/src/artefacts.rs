@@ -73,7 +73,7 @@ pub struct Committed {
 }
 
 impl Artefacts {
-    /// Creates the artefacts in the given store.
+    /// Artefacts in `store`; blocking readers run on separate threads.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, in_place: false }
     }

@@ -34,7 +34,7 @@ impl FolderStore {
         Ok(Self { root, drafts: AtomicU64::new(0) })
     }
 
-    /// An existing folder, for reading. Nothing is created until an object is stored.
+    /// An existing folder, for reading. Unlike `open`, this call creates nothing.
     pub fn existing(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), drafts: AtomicU64::new(0) }
     }

@@ -81,7 +81,8 @@ impl Loaded {
 }
 
 impl Ledger {
-    /// Creates the ledgers in the given store, with a generator of nonces.
+    /// Ledgers in `store`. `nonces` marks each record, so that a writer recognizes its own record after a lost
+    /// response.
     pub fn new(store: Arc<dyn Store>, nonces: Nonces) -> Self {
         Self { store, nonces, known: Arc::default() }
     }

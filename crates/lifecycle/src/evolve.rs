@@ -239,8 +239,8 @@ impl StageState {
             }
             _ if fact.is_terminal() => {
                 self.stopped = true;
-                // An end removes all deadlines, whether or not the stage had started: the order of arrival
-                // has no effect.
+                // The end of a stage removes all its deadlines, even if no start was recorded: the order in which
+                // facts arrive has no effect.
                 (self.since, self.moved, self.overdue) = (None, None, None);
                 let end = match fact.failure() {
                     Some(failure) => AttemptEnd::Failed(failure.clone()),

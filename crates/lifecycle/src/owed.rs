@@ -12,7 +12,7 @@ use crate::state::{LeaseState, RunState};
 /// A pending command, and the time it became pending.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Obligation {
-    /// Command to send until a fact answers it.
+    /// Command to resend until a fact reports its result.
     pub command: Command,
     /// Time at which the command became pending.
     pub since: Timestamp,
@@ -39,8 +39,8 @@ pub fn checkup(state: &RunState) -> Option<Command> {
     Some(Command { id: state.command_id(step, Verb::Observe), body: observe(state, step)? })
 }
 
-/// Loads of the measurements that a closed run did not load, because it was cancelled or its budget was spent. No fact answers them: the
-/// run is over. A load of measurements that are loaded already has no effect.
+/// Loads of the measurements that a closed run did not load, because it was cancelled or its budget was spent. No fact is recorded for
+/// these commands, because the run is closed. A repeated load has no effect.
 #[must_use]
 pub fn last_loads(state: &RunState) -> Vec<Command> {
     if state.closed.is_none() {

@@ -1,4 +1,4 @@
-//! Decides after each round of a soak whether another one begins.
+//! Decides after each round of a soak whether another round begins.
 
 use model::{
     CheckIndex, Class, Conclusion, Failure, Soak, SoakRound, Span, Stage, Timestamp, Verdict, planted,
@@ -95,7 +95,7 @@ impl RunState {
         let needed = Span(progress.longest.0 + self.workflow.limits.grace.0);
         let held = self.leases.values().find(|lease| lease.state == LeaseState::Held);
         if let Some(lease) = held.filter(|lease| at + needed > lease.expires_at) {
-            // The budget shortens a lease that it does not pay for in full.
+            // A budget below the cost of the full lease shortens the lease.
             let is_shortened = lease.expires_at.since(lease.asked_at) < self.workflow.limits.lease;
             return Some(if is_shortened { SoakEnd::Budget } else { SoakEnd::Lease });
         }

@@ -247,7 +247,7 @@ impl RunState {
         }
         let verdict = |check: &CheckIndex| self.verdict_of(*check).map(|reached| reached.verdict);
         let has = |wanted: Verdict| self.checks().find(|check| verdict(check) == Some(wanted));
-        // The last round of a soak has the most evidence: it is compared with the earlier ones.
+        // Prefer the last round of a soak, because its verdict also compares the earlier rounds.
         let passed = || self.last_round().find(|check| verdict(check) == Some(Verdict::Pass));
         has(Verdict::Fail).or_else(|| {
             let all = self.checks().all(|check| self.skipped(check) || self.verdict_of(check).is_some());

@@ -193,7 +193,7 @@ impl Burn {
         let (errors, temperatures) = TEMPERATURES_PART.split_once(rest)?;
         let mut errors = Cow::Borrowed(errors);
         if errors.contains(")-") {
-            // No blank follows a warning.
+            // The program prints no blank between a warning and the separator.
             errors = errors.replace(")- ", ") - ").into();
         }
         let [rates, errors, temperatures] =

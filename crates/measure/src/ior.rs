@@ -132,7 +132,7 @@ impl Lines for Mdtest {
             self.finished += 1;
             self.in_summary = false;
         } else if text.starts_with("SUMMARY") {
-            // A second summary lists times instead of rates.
+            // Skip the summary `SUMMARY time`, which lists times instead of rates.
             self.in_summary = !text.starts_with("SUMMARY time");
             self.summaries += u32::from(self.in_summary);
         } else if let Some((operation, rates)) = text.split_once(':').filter(|_| self.in_summary) {

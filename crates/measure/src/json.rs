@@ -121,7 +121,7 @@ impl<'a> Document<'a> {
     fn is_text(&self, node: &JsonNode, text: &str) -> bool {
         let (start, end) = (node.start as usize, node.end as usize);
         match node.kind {
-            // Most texts have another length.
+            // Compare the lengths first, because most texts have another length.
             JsonKind::Text => {
                 end - start == text.len() + 2 && &self.text.as_bytes()[start + 1..end - 1] == text.as_bytes()
             }

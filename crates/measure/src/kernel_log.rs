@@ -90,7 +90,7 @@ impl Lines for Kernel {
         self.end = false;
         static PHRASE: LazyLock<AhoCorasick> =
             LazyLock::new(|| AhoCorasick::new(PHRASES).expect("short phrases"));
-        // Most lines contain no phrase.
+        // Skip most lines early: they contain no phrase.
         if !PHRASE.is_match(text) {
             self.lines += 1;
             return;

@@ -95,7 +95,7 @@ struct Processes<'n> {
     recent_places: Recent<usize>,
     /// The stream of the last line.
     current: usize,
-    /// Whether the current stream has the lines without prefix, and such lines need no examination beyond their first bytes.
+    /// Whether lines without a prefix belong to the current stream, and their first bytes suffice to recognize such lines.
     is_unlabelled: bool,
     /// Set if a part of the input is unreadable.
     ended: Option<LogEnd>,

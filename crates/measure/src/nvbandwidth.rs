@@ -174,7 +174,7 @@ impl PrintedMatrix {
 
 /// The part of a test that a matrix with this description shows.
 fn part(description: &str) -> Option<&'static str> {
-    // Most tests have one matrix.
+    // Return early for most descriptions: most tests have one matrix, whose description has none of these characters.
     memchr3(b'1', b'2', b'T', description.as_bytes())?;
     let has = |words: [&str; 2]| words.iter().any(|word| description.contains(word));
     let parts = [("1", ["Read1", "Write1"]), ("2", ["Read2", "Write2"]), ("total", ["Total", "Total"])];
@@ -512,7 +512,7 @@ NOTE: The reported results may not reflect the full capabilities of the platform
     }
 
     #[test]
-    fn waived_tests_of_text_and_json_are_the_same() {
+    fn text_and_json_have_the_same_waived_tests() {
         // The host is named in JSON only.
         let waived = |name| {
             let metrics = crate::read(sample(name).as_bytes()).unwrap().metrics;

@@ -115,7 +115,7 @@ impl Lines for Osu {
         static ERROR: LazyLock<AhoCorasick> =
             LazyLock::new(|| AhoCorasick::new(["error", "ERROR", "Abort"]).expect("short words"));
         let text = trim(line.text);
-        // Most lines are rows.
+        // Test for a row first, because most lines are rows.
         if text.starts_with(|c: char| c.is_ascii_digit()) && !self.columns.is_empty() {
             self.row(text, line, out);
         } else if text == "-- end of osu --" {

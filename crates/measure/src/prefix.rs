@@ -192,7 +192,7 @@ fn host(line: &str) -> Option<(&str, &str)> {
 /// Length of the host name at the start of a line, up to its colon.
 fn host_length(line: &str) -> Option<usize> {
     let bytes = line.as_bytes();
-    // Many lines have no colon.
+    // Search for the colon first: many lines have none and need no further check.
     let length = find_near([b':'], &bytes[..bytes.len().min(HOST + 1)])?;
     let (name, rest) = (&bytes[..length], &bytes[length + 1..]);
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');

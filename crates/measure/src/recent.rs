@@ -16,7 +16,8 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// The value under a hash that `is` accepts: other texts may have the same hash.
+    /// Returns the cached value of this hash that `is` accepts. `is` must compare the text, because other texts may
+    /// have the same hash.
     #[inline]
     pub(crate) fn get(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<&T> {
         let set = self.0.get(set_of(hash))?;

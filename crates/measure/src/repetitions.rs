@@ -16,7 +16,8 @@ pub(crate) struct Repetitions {
 }
 
 impl Repetitions {
-    /// Counts a measurement with these settings, and returns its number from the second one on.
+    /// Counts a measurement with these settings, and returns its number; `None` for the first measurement with these
+    /// settings.
     pub(crate) fn count<'a>(&mut self, settings: impl IntoIterator<Item = &'a str>) -> Repetition {
         self.identity.clear();
         for setting in settings {

@@ -67,7 +67,7 @@ pub(crate) fn count(word: &Word<'_>, pitch: Option<usize>, hosts: &BTreeSet<Vec<
     let mut lengths = (1..=digits.min(DIGITS))
         .filter(|&length| name.get(length..).is_some_and(|host| !host.is_empty() && hosts.contains(host)));
     if let Some(length) = lengths.next() {
-        // One host is a suffix of the other: the number is ambiguous.
+        // Two known hosts match because one name is a suffix of the other: the number is ambiguous.
         return lengths.next().is_none().then_some(length);
     }
     let decimal = matches!(rest[0], b'.' | b',' | b'e' | b'E' | b'-' | b'+' | b'%');

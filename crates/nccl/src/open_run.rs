@@ -28,7 +28,7 @@ pub(crate) struct OpenRun {
     pub(crate) ranks_missing: bool,
     pub(crate) step: RunPhase,
     pub(crate) stream: u64,
-    /// Whether the same process started another run: this one receives no further lines.
+    /// Whether the same process has started a later run, so that this run receives no further lines.
     pub(crate) superseded: bool,
     /// Whether a part of the output was removed from the log.
     pub(crate) cut: bool,

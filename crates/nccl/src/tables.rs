@@ -78,7 +78,7 @@ impl Tables {
         self.runs.len() - 1
     }
 
-    /// Ends the earlier runs of a process that starts another one. Programs that were started together have no table
+    /// Ends the earlier runs of a process that starts a new run. Programs that were started together have no table
     /// header yet; a run with a failure or a table header has ended.
     fn supersede_earlier_runs(&mut self, stream: u64) {
         for run in self.runs.iter_mut().rev().take(STARTED_TOGETHER) {

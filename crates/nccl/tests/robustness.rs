@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_between_lines_changes_nothing(
+    fn noise_between_lines_does_not_change_the_reading(
         format in 0..FORMATS.len(),
         prefix in prop::sample::select(PREFIXES.to_vec()),
         noise in proptest::collection::vec((0..60usize, prop::sample::select(vec![
@@ -170,7 +170,7 @@ proptest! {
         prop_assert_eq!((reading.ended, reading.first_error), (LogEnd::Complete, None));
     }
 
-    /// The same text before every line, such as the name of its source, does not change the reading.
+    /// A constant prefix of every line, such as the name of a pod, does not change the reading.
     #[test]
     fn a_constant_prefix_of_every_line_does_not_change_the_reading(
         format in 0..FORMATS.len(),

@@ -164,7 +164,7 @@ pub fn rows(
     let of = |((workflow, place), lines): ((&str, &str), Vec<&RunSummary>)| {
         let plan = plans.iter().find(|plan| plan.workflow == workflow);
         let latest = lines.iter().find(|line| line.verdict.is_some());
-        // Only these runs have values: those of the nights shown, and the newest judged one.
+        // Only these runs have values: those of the nights shown, and the newest judged run of the system.
         let of_nights = lines.iter().take_while(|line| day(line.requested_at) >= first_day(now));
         let metric = of_nights.chain(latest).find_map(|line| main_metric(values.of(&line.run)?));
         let metric = metric.map(CheckMetric::of);
@@ -321,7 +321,7 @@ fn first_day(now: Timestamp) -> i64 {
     day(now) - NIGHTS as i64 + 1
 }
 
-/// Number of the UTC day.
+/// Number of the UTC day, counted from 1970-01-01.
 pub fn day(at: Timestamp) -> i64 {
     at.as_millis().div_euclid(DAY_MS)
 }

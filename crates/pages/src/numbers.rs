@@ -48,7 +48,7 @@ impl CheckMetric {
     /// Title for a column or a chart, such as `all_reduce plateau, GB/s`.
     pub fn title(&self) -> String {
         match &self.check {
-            // A metric that repeats the name of its check is stated once.
+            // Omit the name of the check if the name of the metric contains it.
             Some(check) if !self.name.contains(check.as_str()) => {
                 format!("{check}: {}, {}", self.name, self.unit)
             }

@@ -31,7 +31,7 @@ pub struct OutputLines {
     pub lines: Vec<String>,
     /// Number of the last line; the next request continues after it.
     pub last: u64,
-    /// Reason why no further lines follow, although the job may run.
+    /// Reason why no further lines follow, although the job may still be running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }

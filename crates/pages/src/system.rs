@@ -181,7 +181,8 @@ pub async fn page(
     };
     let now = dashboard.clock.now();
     if query.days.is_empty() {
-        // In a longer range all runs of a new system would be at the edge of the chart.
+        // Show a system that is younger than a week in the shortest range, because in a longer one all its runs would
+        // be at the edge of the chart.
         let is_new = lines.last().is_none_or(|line| day(now) - day(line.requested_at) < 7);
         if is_new { RANGES[0].0 } else { USUAL }.clone_into(&mut query.days);
     }

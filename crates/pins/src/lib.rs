@@ -35,7 +35,7 @@ pub enum PinError {
         name: String,
         why: String,
     },
-    /// All `RIVALS` attempts met a concurrent change: retry.
+    /// Each of `RIVALS` attempts conflicted with a concurrent change: retry.
     #[error("the pin of {0} was changed concurrently {max} times; retry", max = RIVALS)]
     Busy(String),
 }

@@ -30,7 +30,7 @@ impl Hit {
     }
 }
 
-/// The rest of a secret, removed while streaming, because it may exceed memory.
+/// The rest of a secret, removed while streaming, because its length is unlimited.
 #[derive(Clone, Copy)]
 pub(crate) enum Swallow {
     Nothing,

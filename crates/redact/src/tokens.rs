@@ -185,7 +185,7 @@ pub(crate) fn private_key_in_base64(shift: usize, view: &StreamWindow<'_>) -> Re
     Ok(named.then(|| Hit::new(SecretKind::PrivateKey, 0, 1, Swallow::While(pem))))
 }
 
-/// Three parts separated by dots; the first one is a JSON object.
+/// A JSON Web Token: three parts separated by dots, the first of which is a JSON object.
 pub(crate) fn jwt(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     if !view.says(0, b"eyJ")? {
         return Ok(None);

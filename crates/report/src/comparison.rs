@@ -19,7 +19,7 @@ use crate::{
 
 /// Maximum points on a terminal: those with the largest change.
 const MOST_CHANGED: usize = 5;
-/// Maximum points and fields in the other forms.
+/// Maximum number of points and fields in Markdown and HTML.
 const POINTS: usize = 200;
 const FIELDS: usize = 40;
 /// Maximum length of a name or a value, characters.
@@ -51,7 +51,7 @@ fn headline(found: &Comparison) -> (Tone, String) {
         return (tone, "B is not slower on the plateau".to_owned());
     };
     let (size, a, b) = (text::size(point.key.size_bytes), point.a_busbw, point.b_busbw);
-    // Below 10 GB/s one decimal would hide the difference: two decimals, as nccl-tests prints.
+    // Below 10 GB/s one decimal is too coarse for a difference, so print two decimals, as nccl-tests does.
     let digits = if a.min(b) < 10.0 { 2 } else { 1 };
     let faster = plateau.slower < -EQUAL;
     let words = if a <= 0.0 || b <= 0.0 || !(a / b).is_finite() {

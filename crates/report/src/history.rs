@@ -19,7 +19,7 @@ const STRETCHES: usize = 6;
 pub enum PointKind {
     /// A run that the baseline was learned from.
     Healthy,
-    /// A run after those of the baseline and before the reported one.
+    /// A run between those of the baseline and the reported run.
     Earlier,
     Reported,
 }
@@ -68,8 +68,8 @@ impl LevelHistory {
         (levels.len() > 1).then(|| Self { levels, stretches, tolerated: baseline.tolerated(Region::Plateau) })
     }
 
-    /// Range of the chart in both directions, relative. An outlier is drawn at the edge; scaling to it would
-    /// hide a lasting change.
+    /// Range of the chart in both directions, relative. An outlier is drawn at the edge, because a range that
+    /// includes the outlier would make lasting changes too small to read.
     pub fn scale(&self) -> f64 {
         let levels = self.stretches.iter().map(|stretch| stretch.level.abs());
         1.5 * levels.fold(self.tolerated, f64::max)

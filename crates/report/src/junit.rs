@@ -214,7 +214,7 @@ fn case(area: CheckArea, reasons: &[Reason]) -> TestCase {
     }
 }
 
-/// Whether the area was compared: a reason about it exists, and that reason is not a refusal to compare.
+/// Whether the area was compared: some reason concerns the area and does not state that the comparison was refused.
 fn compared(area: CheckArea, reasons: &[Reason]) -> bool {
     reasons.iter().any(|reason| CheckArea::of(reason).goes_with(area) && !CheckArea::refuses(reason))
 }

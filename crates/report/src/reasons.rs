@@ -51,7 +51,7 @@ fn rows() -> impl Iterator<Item = (Vec<&'static str>, ReasonEntry)> {
     })
 }
 
-/// Markdown links as their text.
+/// Replaces Markdown links by their text, for output without links.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

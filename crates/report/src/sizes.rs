@@ -207,7 +207,8 @@ struct Picture {
 
 impl Picture {
     fn of(values: &[f64], stretches: &[Segment], tolerated: Option<f64>) -> Self {
-        // An outlier is drawn at the edge; scaling to it would hide a lasting change.
+        // An outlier is drawn at the edge, because a range that includes the outlier would make lasting changes too
+        // small to read.
         let levels = stretches.iter().map(|stretch| stretch.level.abs());
         let mut far: Vec<_> = values.iter().map(|value| value.abs()).collect();
         far.sort_by(f64::total_cmp);

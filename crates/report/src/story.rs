@@ -87,7 +87,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// The ledger's verdict has priority; a fetched judgement is used until the ledger has one.
+    /// The ledger's verdict has priority; until the verdict is recorded, the fetched judgement is used.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         let recorded = self.run.and_then(RunStory::reached).map(|reached| reached.verdict);
         recorded.or_else(|| self.judgement.map(|judgement| judgement.verdict))

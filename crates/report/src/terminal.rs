@@ -22,7 +22,7 @@ pub use text_report::{Screen, Style, paragraph};
 const LINES: usize = 46;
 /// Minimum number of shown sizes.
 const FEWEST: usize = 4;
-/// Maximum number of reasons; the other forms show more.
+/// Maximum number of reasons; Markdown and HTML show more.
 const REASONS: usize = 8;
 /// Maximum number of reasons if the report has diagnoses.
 const REASONS_BESIDE: usize = 5;

@@ -64,7 +64,7 @@ pub fn shortened_line(line: &str, width: usize) -> String {
     }
 }
 
-/// The end of one line, at most `width` characters, because the end of a path distinguishes it from neighbouring paths.
+/// The end of one line, at most `width` characters, because similar paths usually differ at the end.
 #[must_use]
 pub fn ending(text: &str, width: usize) -> String {
     let text = line(text);

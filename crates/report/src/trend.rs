@@ -51,7 +51,7 @@ impl Trend {
         found
     }
 
-    /// The last change of level in words, and whether it is good.
+    /// The last change of level in words, and whether the change is an improvement.
     fn last_change(&self, levels: &[Segment]) -> Option<(String, &'static str)> {
         let [.., before, now] = levels else { return None };
         let change = now.level / before.level - 1.0;

@@ -217,7 +217,7 @@ pub fn about(story: &Story<'_>) -> String {
     about_at(story, text::moment)
 }
 
-/// Subtitle of a report; `moment` formats times.
+/// Like [`about`], with times formatted by `moment`.
 pub fn about_at(story: &Story<'_>, moment: impl Fn(Timestamp) -> String) -> String {
     if let Some(run) = story.run {
         let state = run.state;

@@ -90,7 +90,7 @@ impl Index {
                     self.open.extend(known.map(|state| (run, state)));
                     failed = Some(error);
                 }
-                // A damaged ledger must not hide the other runs.
+                // List the other runs even if one ledger is damaged.
                 Err(error) => {
                     let why = service::worker::chain(&error);
                     if self.damaged.insert(run.clone(), why.clone()).as_ref() != Some(&why) {

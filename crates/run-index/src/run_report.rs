@@ -198,7 +198,7 @@ impl RunReport {
     }
 }
 
-/// Merges the logs of a run, like the judge: one of them has the table, or each of them has metrics.
+/// Merges the logs of a run, in the same way as the judge: either one log has the table, or each log has metrics.
 pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Reading> {
     let mut whole: Option<Reading> = None;
     for reading in readings.filter(|reading| reading.ended != LogEnd::Empty) {

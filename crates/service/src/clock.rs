@@ -31,7 +31,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only on request.
+/// A clock for tests and simulations: its time changes only by [`Self::advance`].
 #[derive(Debug)]
 pub struct ManualClock {
     now: Mutex<Timestamp>,

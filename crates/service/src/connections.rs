@@ -1,8 +1,8 @@
 //! HTTP connections with limits: maximum number, timeouts for each part of a request, and maximum memory of an idle
 //! connection.
 //!
-//! When every connection is in use, the one that has waited longest without a request is closed for a new one, so that clients that connect
-//! without sending a request do not block others.
+//! If a client connects at the maximum, the server closes the connection that has waited longest without a request, so that idle clients
+//! do not block others.
 
 use std::{
     collections::BTreeMap,

@@ -6,8 +6,8 @@ use ledger::{Creation, Digest, Store};
 
 use crate::{Clock, DeadLetters, worker::chain};
 
-/// Maximum number of events that one process parks per day. Further ones are rejected and redelivered, so that a flood does not
-/// fill the bucket.
+/// Maximum number of events that one process parks per day. Further ones are rejected and redelivered, so that a faulty sender
+/// cannot fill the bucket.
 pub const MAX_PER_DAY: usize = 10_000;
 
 /// Parks events in a bucket.

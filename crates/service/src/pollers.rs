@@ -1,4 +1,4 @@
-//! Polls operations that outlast a request.
+//! Polls operations that take longer than one request.
 
 use std::{
     collections::BTreeSet,
@@ -24,8 +24,8 @@ pub struct Pollers {
 }
 
 impl Pollers {
-    /// Polls at an interval until the operation has ended, then publishes its fact. A running poller is not
-    /// duplicated; one that ends with its process is restarted by the next `observe`.
+    /// Polls at an interval until the operation has ended, then publishes its fact. Has no effect while a poller of
+    /// this command is running. After a restart of the process, the next `observe` starts the poller again.
     pub fn poll<F>(
         &self,
         id: &CommandId,

@@ -77,7 +77,7 @@ struct ServiceInfo {
     revision: Option<String>,
     takes: Vec<&'static str>,
     chores: Vec<&'static str>,
-    /// Fields of the service itself.
+    /// Additional fields of this service, from [`Routes::about`].
     #[serde(flatten)]
     more: serde_json::Map<String, serde_json::Value>,
 }
@@ -85,7 +85,7 @@ struct ServiceInfo {
 /// Computes the fields that a service adds to `GET /about`, at each request.
 pub type More = Arc<dyn Fn() -> serde_json::Map<String, serde_json::Value> + Send + Sync>;
 
-/// Further routes of a service.
+/// Routes of one service in addition to those that all services have.
 #[derive(Default)]
 pub struct Routes {
     /// Routes for authenticated callers.

@@ -63,8 +63,8 @@ pub trait Worker: Send + Sync + 'static {
     /// Name, as in the `source` of its events.
     fn name(&self) -> &'static str;
 
-    /// Handles `command` and publishes the result through `publisher`. An operation that outlasts the request is polled
-    /// in the background.
+    /// Handles `command` and publishes the result through `publisher`. An operation that takes longer than the request
+    /// is polled in the background.
     ///
     /// # Errors
     /// Returns an error if no fact could be published; a failure of the work itself is a fact, not an error.
@@ -103,7 +103,6 @@ impl Publisher {
         &self.clock
     }
 
-    /// Spawner for background work.
     pub fn spawner(&self) -> &Arc<dyn Spawn> {
         &self.spawner
     }
@@ -172,7 +171,7 @@ impl Publisher {
     }
 }
 
-/// Wraps a worker as a [`Handler`].
+/// Handles events with a worker: passes commands and facts to the worker, and publishes its results.
 pub struct WorkerHandler<W> {
     worker: W,
     publisher: Publisher,

@@ -23,7 +23,7 @@ use crate::{
     world::SimWorld,
 };
 
-/// Redelivery timeout without an acknowledgement, regardless of the first handler.
+/// Time until an unacknowledged event is redelivered, ms, even if the first handler is still running.
 const ACK_DEADLINE: i64 = 60_000;
 const FIRST_RETRY: i64 = 100;
 const SLOWEST_RETRY: i64 = 60_000;
@@ -35,7 +35,7 @@ pub struct SimBus {
 }
 
 impl SimBus {
-    /// A handle to the bus for the process of this effect port.
+    /// Client for one process: `door` decides which of its publications fail or are lost.
     pub fn new(door: Effects, roster: Arc<Roster>) -> Self {
         Self { door, roster }
     }
@@ -44,7 +44,7 @@ impl SimBus {
         Arc::clone(&self.door.world)
     }
 
-    /// A handle to this bus for events of external senders.
+    /// Client for external senders, which never crash.
     fn outside(&self) -> Self {
         let door = Effects { service: SimService::Outside, ..self.door.clone() };
         Self::new(door, Arc::clone(&self.roster))

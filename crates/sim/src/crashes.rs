@@ -50,8 +50,8 @@ pub fn singles() -> CrashSummary {
     summary
 }
 
-/// Every pair of crashes at calls with effects, on this number of threads. The second one is chosen from the
-/// calls after the first.
+/// Every pair of crashes at calls with effects, on this number of threads. The second crash is at a call after the
+/// first crash.
 pub fn pairs(jobs: usize) -> CrashSummary {
     let firsts = points(dying(&[]).effects);
     let jobs = jobs.max(1);

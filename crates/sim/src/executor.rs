@@ -103,7 +103,6 @@ impl Executor {
         }
     }
 
-    /// Drops all tasks.
     pub fn clear(&mut self) {
         self.absorb();
         self.tasks.clear();

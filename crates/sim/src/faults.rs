@@ -113,7 +113,7 @@ impl Faults {
         Self { per_mille: vec![0; Fault::ALL.len()], struck: vec![0; Fault::ALL.len()] }
     }
 
-    /// One run in ten without faults, one in four with a single kind of fault, the others with a mixture.
+    /// One simulation in ten has no faults, one in four a single kind of fault, and all others a mixture.
     pub fn choose(dice: &mut Dice) -> Self {
         let mut faults = Self::none();
         match dice.below(20) {

@@ -40,13 +40,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Creates a fleet without processes, over this bucket.
+    /// Creates an empty fleet; processes are started by [`Self::start`].
     pub fn new(world: Arc<SimWorld>, bucket: Arc<dyn Store>) -> Arc<Self> {
         let roster = Arc::new(Roster::new(Arc::clone(&world), bucket));
         Arc::new(Self { world, roster, lives: Mutex::default(), settings: Mutex::default() })
     }
 
-    /// World that all processes share.
     pub fn world(&self) -> Arc<SimWorld> {
         Arc::clone(&self.world)
     }

@@ -16,7 +16,7 @@ use service::{DeadLetters, Handler, StoreParking};
 
 use crate::{effect::Effects, process::SimService, store::SimStore, world::SimWorld};
 
-/// Processes that share a subscription: each event is delivered to one of them.
+/// Processes that share a subscription: each event is delivered to one process of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Conductors,
@@ -61,12 +61,10 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// Creates a roster without processes, over this bucket.
     pub fn new(world: Arc<SimWorld>, bucket: Arc<dyn Store>) -> Self {
         Self { world, bucket, alive: Mutex::default() }
     }
 
-    /// World that all processes share.
     pub fn world(&self) -> Arc<SimWorld> {
         Arc::clone(&self.world)
     }
@@ -102,7 +100,6 @@ impl Roster {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&service).is_some()
     }
 
-    /// Ends all processes.
     pub fn clear(&self) {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -94,7 +94,8 @@ impl Simulation {
             }
         }
         for service in SimService::ALL {
-            // If every call is a crash point, most crash points would be calls of an unneeded sweeper.
+            // Omit the sweeper if every call is a crash point: most crash points would otherwise be calls of the
+            // sweeper, which these runs do not need.
             if service != SimService::Sweeper || scenario.heals_after > 0 {
                 fleet.start(service, scenario.resend);
             }

@@ -30,7 +30,7 @@ fn broken<T>(doing: &'static str, name: &str) -> Result<T, StoreError> {
 }
 
 impl SimStore {
-    /// Uses an effect port of a process.
+    /// Client of `bucket` for one process: `door` decides which requests fail.
     pub fn new(door: Effects, bucket: Arc<dyn Store>) -> Self {
         Self { door, bucket }
     }

@@ -70,7 +70,7 @@ pub fn whole() -> Workflow {
     }
 }
 
-/// Random workflows: most have all stages, the others lack stages.
+/// A random workflow; most workflows have all stages.
 pub fn any(dice: &mut Dice) -> Workflow {
     let mut workflow = whole();
     match dice.below(20) {
@@ -139,7 +139,8 @@ fn split(workflow: &mut Workflow, dice: &mut Dice) {
     }
 }
 
-/// A budget that pays for 3 to 25 minutes of the cluster: it ends some runs in each of their checks. `None` for most workflows.
+/// A budget for 3 to 25 minutes of the cluster, so that some runs exceed their budget in each of their checks. `None` for most
+/// workflows.
 fn cost(nodes: u32, dice: &mut Dice) -> Option<ClusterCost> {
     // Each node costs one unit of currency per second.
     const NODE_HOUR: Money = Money::from_micros(3_600_000_000);
@@ -203,7 +204,7 @@ pub enum Ends {
     Whole,
     /// Truncated.
     Short,
-    /// Truncated, with an error.
+    /// Truncated, and followed by an error message.
     Badly,
 }
 

@@ -98,7 +98,8 @@ impl BuildFolder {
                 &[],
                 &folder.join("supervisor.log"),
             )?;
-            // A later caller must not mistake a supervisor that does not hold its lock yet for an ended supervisor.
+            // Wait until the supervisor holds its lock, because a later caller would take a supervisor without a lock
+            // for ended.
             let begun = || ["started", "outcome.json"].iter().any(|file| folder.join(file).exists());
             wait_for(begun, Duration::from_secs(10))?;
         }

@@ -125,7 +125,7 @@ impl JobFolder {
             )? {
                 Some(exit) => exits.push(exit),
                 None if alive => running = true,
-                // The job can no longer succeed, regardless of the reports of the other nodes.
+                // The job has failed, regardless of the results of the other nodes.
                 None => return Ok(JobState::NodeFail { node: node.name.clone() }),
             }
         }

@@ -1,7 +1,7 @@
 //! Runs builds, nodes and jobs as local processes.
 //!
-//! Supervisors and nodes are separate processes that outlive the program that started them: if the program is killed,
-//! its build continues, as in Cloud Build. All processes communicate through folders:
+//! Supervisors and nodes are separate processes that continue after the program that started them ends: if the
+//! program is killed, its build continues, as in Cloud Build. All processes communicate through folders:
 //!
 //! ```text
 //! builds/{build}/      request.json  lock  groups/  build.log  workspace/  outcome.json   cancel
@@ -53,8 +53,8 @@ fn passes(name: &OsStr) -> bool {
 pub struct OwnProgram(pub Vec<OsString>);
 
 impl OwnProgram {
-    /// Starts a process that outlives this process: in its own group, without this process's terminal, with output to
-    /// `log`.
+    /// Starts a process that continues after this process ends: in its own group, without this process's terminal,
+    /// with output to `log`.
     fn spawn(&self, arguments: &[&OsStr], env: &[(&str, &OsStr)], log: &Path) -> io::Result<()> {
         use std::os::unix::process::CommandExt;
         let (program, before) = self.0.split_first().ok_or_else(|| {

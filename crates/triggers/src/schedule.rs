@@ -76,7 +76,8 @@ impl OnSchedule {
     pub fn read(&self) -> Result<Zoned, (&'static str, String)> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let expected = "expected minute, hour, day of the month, month, day of the week";
-        // Names such as @daily are rejected because they hide the minute, which many users share.
+        // Names such as @daily are rejected because they do not state the minute, so that many workflows would start
+        // in the same minute.
         if self.cron.split_whitespace().count() != 5 {
             return Err(("cron", format!("{expected}, found `{}`", self.cron)));
         }

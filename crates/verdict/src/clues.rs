@@ -272,7 +272,7 @@ pub struct Listening<R> {
 }
 
 impl<R: Read> Listening<R> {
-    /// Wraps a plain-text log; compressed logs must be decompressed first.
+    /// Extracts clues from a plain-text log; the caller must decompress compressed logs.
     pub fn new(log: R) -> Self {
         Self { log, clues: Clues::default(), lines: 0, begun: Vec::new() }
     }

@@ -18,8 +18,8 @@ const LEVELS: usize = 4096;
 const SMALLEST: f64 = 0.8;
 /// Scales the mean of these differences to the standard deviation of normal noise.
 const DIFFERENCE_TO_SIGMA: f64 = 1.2658;
-/// The estimate is increased by this divided by the square root of the number of differences: with an underestimate, noise of a short
-/// series would be reported as a change.
+/// Relative increase of the estimate for one difference; the increase falls with the square root of their number. An underestimate
+/// would report the noise of a short series as a change.
 const UNCERTAINTY: f64 = 1.5;
 
 /// Minimum lasting slowdown that counts as a drift: smaller than a change that a single run can show.

@@ -8,7 +8,7 @@ use crate::statistics::median;
 const GAP: f64 = 0.02;
 /// Maximum distance of a baseline's runs from their median: beyond it healthy and degraded runs cannot be distinguished.
 pub const MAX_DISTANCE: f64 = 0.05;
-/// One run in this number may be left out.
+/// Inverse of the maximum fraction of runs that may be left out.
 const FIFTH: usize = 5;
 
 /// Runs on one level of the plateau.

@@ -227,8 +227,8 @@ impl SoakValues {
 }
 
 impl SoakValues {
-    /// Change from the first to the last third of the rounds, and its standard error; `None` with fewer than nine rounds. A sudden change
-    /// is not a line: its residuals hide the trend.
+    /// Change from the first to the last third of the rounds, and its standard error; `None` with fewer than nine rounds. The fit of a
+    /// line does not detect a sudden change, because the residuals of such a fit are large.
     fn step(&self) -> Option<(f64, f64)> {
         let third = self.points.len() / 3;
         if third < MIN_THIRD {

@@ -37,7 +37,7 @@ impl Sqlite {
         let mut connection = Connection::open(path)?;
         connection.busy_timeout(Duration::from_secs(5))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        // An acknowledged load survives a power failure.
+        // A power failure must not lose an acknowledged load.
         connection.pragma_update(None, "synchronous", "FULL")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         prepare(&transaction)?;

@@ -35,7 +35,8 @@ impl<'a> ValuesFile<'a> {
                 Value::Number(_) | Value::Bool(_) => {
                     _ = substitutions.insert(name.clone(), value.to_string())
                 }
-                // Not filled in yet: the deployment's default applies, or the value is reported as missing.
+                // The user has not set this value: the deployment's default applies, or the value is reported as
+                // missing.
                 Value::Null => {}
                 _ => problems.push(document.problem(name, "expected a text, a number, true or false")),
             }

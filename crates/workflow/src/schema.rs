@@ -91,7 +91,7 @@ impl YamlDocument {
     /// A value that fits its schema but not its type.
     fn refused(&self, path: &str, why: &str) -> FileProblem {
         let field = if path == "." { "" } else { path };
-        // serde's messages contain names of Rust types, which users do not know.
+        // serde's messages contain names of Rust types, which do not occur in workflow files.
         let of_serde = ["invalid ", "missing field", "unknown ", "data did not match", "duplicate field"];
         if of_serde.iter().any(|begin| why.starts_with(begin)) {
             return self.problem(field, "has an invalid value; compare it with `burnin schema`");

@@ -432,7 +432,7 @@ impl NodePair<'_> {
     }
 }
 
-/// Whether the verdict suspects the node. A program may print the name of a host with a domain.
+/// Whether the node is a suspect of the verdict. A program may print the name of a host with a domain.
 fn is_suspected(search: &NodeSearch, node: &str) -> bool {
     let short = |name: &str| name.split('.').next() == Some(node);
     search.suspected.iter().any(|host| host == node || short(host))

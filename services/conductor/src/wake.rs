@@ -31,7 +31,7 @@ const LAST_LOADS: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub struct WakeSettings {
-    /// Interval after which a command that is still owed is published again.
+    /// Resend interval of owed commands.
     pub resend: Span,
     /// Maximum age of the records known to this process at a tick. Zero: each tick lists the ledger. An append by
     /// another process is found at the latest by the first tick after this time.
@@ -289,7 +289,7 @@ impl Conductor {
             }
             self.ledger.mark_closed(run).await?;
             self.sent().remove(run);
-            // Another process may have recorded a reappeared cluster and written its hint before this one was removed.
+            // Another process may have recorded a reappeared cluster and written the hint before this process removed it.
             let news = self.ledger.since(run, state.seq).await?;
             if !news.is_empty() && !news.iter().fold(state.clone(), evolve).leases_returned() {
                 self.ledger.mark_open(run).await?;
@@ -446,7 +446,7 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
     let retested = state.workflow.retest.iter().flat_map(|retest| &retest.nodes);
     let result = |node: &str, result, detail: String| NodeResult { node: node.to_owned(), result, detail };
     if verdict == Some(Verdict::Fail) {
-        // A failed run that suspects other nodes is no evidence about this one.
+        // A failed run with other suspects is no evidence about this node.
         let failed = retested.clone().filter(|node| suspects.is_empty() || suspects.contains(*node));
         let failed_checks = || format!("failed its re-test: {}", checks_with(state, Verdict::Fail));
         results.extend(failed.map(|node| result(node, NodeResultKind::RetestFailed, failed_checks())));

@@ -53,7 +53,7 @@ pub struct Catalogue {
     broken: AtomicUsize,
 }
 
-/// A file at its last check.
+/// State of a workflow file at the last check of the file.
 struct KnownFile {
     /// Modification time and size.
     version: (SystemTime, u64),

@@ -20,7 +20,7 @@ use crate::{Gateway, StartError, StartRequest, start};
 const WEEK: Span = Span::from_secs(7 * 24 * 3600);
 /// Maximum number of missed times that are handled; only the newest times are handled.
 const MAX_TIMES: usize = 500;
-/// A run that starts later than this counts as late.
+/// Maximum delay of a punctual run; a run with a longer delay counts as late.
 const PUNCTUAL: Span = Span::from_secs(120);
 
 /// A scheduled time that was handled.

@@ -310,8 +310,8 @@ impl StartRequest {
     }
 }
 
-/// Name of the object that stores a request. A push may start several workflows, so the name depends on the workflow too; a caller's
-/// key starts only one.
+/// Name of the object that stores a request. A push may start several workflows, so the name depends on the workflow too; a caller's key
+/// starts only one workflow.
 fn object(key: &EventKey, workflow: &str) -> String {
     let scope = if key.source.starts_with(CALLERS) { "" } else { workflow };
     let digest = hex::encode(digest(&[&key.source, &key.id, scope]));

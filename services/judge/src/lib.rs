@@ -192,7 +192,7 @@ impl Judge {
         }
     }
 
-    /// Parses all logs of the attempt. Logs with measurements are judged; the other logs may contain errors.
+    /// Parses all logs of the attempt. Logs with measurements are judged; the other logs may contain error messages.
     async fn listen(
         &self,
         case: &JudgedCase<'_>,

@@ -4,15 +4,15 @@
 use model::Span;
 use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
 
-/// Maximum number of runs in a baseline. The baseline is then fixed: a moving baseline would hide a drift of the cluster.
+/// Maximum number of runs in a baseline. The baseline is then fixed: relative to a moving baseline no drift of the cluster is detected.
 pub(crate) const MAX_RUNS: u32 = 20;
 /// Maximum number of later runs searched for a change.
 pub(crate) const SINCE: u32 = 200;
 /// Maximum number of values of all earlier runs that are read. The judge keeps 8 bytes of each: 64 MiB. A run of a large fleet has fewer
 /// earlier runs: 102 with 2,048 nodes, eight GPUs and five metrics; a judge then used 179 MiB in total.
 const VALUES: usize = 1 << 23;
-/// Maximum number of values in one answer of the warehouse, except for the values of a single run. A row of BigQuery's answer needs about
-/// 2 KB, so the largest answer needs 256 MiB.
+/// Maximum number of values in one response of the warehouse, except for the values of a single run. A row of BigQuery's response needs
+/// about 2 KB, so the largest response needs 256 MiB.
 const VALUES_OF_ANSWER: usize = 1 << 17;
 
 /// Earlier runs that are read for a run.
@@ -20,7 +20,7 @@ const VALUES_OF_ANSWER: usize = 1 << 17;
 struct Extent {
     /// Maximum number of oldest runs, and of newest runs.
     runs: u32,
-    /// Maximum number of runs in one answer.
+    /// Maximum number of runs in one response.
     of_answer: u32,
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn each(
         return Ok(());
     }
     let listed = history.past(&PastQuery { measured: MeasurementKind::Nothing, ..wanted.clone() }).await?;
-    // Other runs may lie between the oldest and the newest runs, so no answer has runs of both groups.
+    // Other runs may lie between the oldest and the newest runs, so no response has runs of both groups.
     let (oldest, newest) = listed.split_at(listed.len().min(runs as usize));
     for mut rest in [oldest, newest] {
         while !rest.is_empty() {
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_larger_fleet_has_smaller_answers_and_fewer_earlier_runs() {
         assert_eq!(Extent::of(0), Extent { runs: 200, of_answer: 131_072 });
-        // 31 nodes with eight GPUs and one metric: one answer.
+        // The values of 31 nodes with eight GPUs and one metric fit into one response.
         assert_eq!(Extent::of(31 * 8), Extent { runs: 200, of_answer: 528 });
         assert_eq!(Extent::of(2_048 * 8), Extent { runs: 200, of_answer: 8 });
         assert_eq!(Extent::of(2_048 * 8 * 5), Extent { runs: 51, of_answer: 1 });

@@ -87,7 +87,7 @@ impl LogReader {
         Self { format: LogSource::Declared(declared), every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 
-    /// This reader for the log of a program that ran on pairs of nodes, with a section for each pair.
+    /// Returns this reader for the log of a program that ran on pairs of nodes; the log has a section for each pair.
     #[must_use]
     pub fn of_pairs(self) -> Self {
         Self { every: Every::Pair, ..self }

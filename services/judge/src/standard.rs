@@ -345,7 +345,7 @@ mod tests {
         assert_eq!((judgement.verdict, reason(&judgement, "DRIFTED")), (Verdict::Pass, None));
     }
 
-    /// A run of seven nodes and an eighth node, which a slower one may have replaced.
+    /// A run of seven nodes and an eighth node. With `is_new` a slower node has replaced the eighth node.
     fn with_eighth(is_new: bool, level: f64) -> Reading {
         let mut reading = run(&NODES[..7], level);
         let mut eighth = run(&[if is_new { 90 } else { 7 }], if is_new { 0.97 * level } else { level });

@@ -89,7 +89,7 @@ pub struct CheckRun {
     pub summary: String,
     /// Report in Markdown.
     pub text: Option<String>,
-    /// Time of the request.
+    /// Request time of the run; GitHub shows it as the start of the check run.
     pub started_at: Timestamp,
     /// End of the run.
     pub completed_at: Timestamp,

@@ -27,9 +27,9 @@ use crate::{
 };
 
 pub const HINTS: &str = "notices/open/";
-/// An attempt without a result after this time counts as interrupted. Longer than the timeout of a delivery.
+/// Maximum duration of an attempt without a result; then the attempt counts as interrupted. Longer than the timeout of a delivery.
 pub const UNDER_WAY: Span = Span::from_secs(60);
-/// Delay after the first failed attempt; doubles with each further one.
+/// Delay after the first failed attempt; doubled after each further failed attempt.
 const FIRST: Span = Span::from_secs(2);
 /// Maximum delay between attempts.
 const SLOWEST: Span = Span::from_secs(15 * 60);

@@ -44,7 +44,7 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// `grace`: time after the end of a lease before its cluster is deleted.
+    /// `grace`: grace period between the end of a lease and the deletion of its cluster.
     pub fn new(clusters: Arc<dyn ClusterProvider>, grace: Span) -> Self {
         Self { clusters, grace }
     }

@@ -29,7 +29,7 @@ pub struct ServiceFleet {
     channel_url: String,
 }
 
-/// Stores, as values of a service's environment.
+/// Locations of the stores, as values of the services' environment variables.
 pub struct RunLocation {
     /// Folder or bucket of the objects.
     pub name: OsString,

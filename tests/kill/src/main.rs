@@ -68,7 +68,7 @@ struct Arguments {
 /// Exit code of a gate whose programs are missing.
 const SKIPPED: u8 = 77;
 
-/// A port that no process listens on at the moment.
+/// A local port without a listener. Another process may take the port before its use.
 pub fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
     listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! The rights that a build needs, with its own account.
+//! Checks the rights that a build's own account needs.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
-//! Conditions of grants: the part of CEL that `infra/` uses. Any other expression is an error, because a condition that is
-//! evaluated wrongly would hide a missing permission.
+//! Conditions of grants: the part of CEL that `infra/` uses. Any other expression is an error, because with a wrongly evaluated condition
+//! a missing permission would not be detected.
 
 /// Attributes of a checked request.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes {
     /// `resource.name`; `None` for services without this attribute.
     pub name: Option<String>,
-    /// Prefix of a list of objects.
+    /// Value of `storage.googleapis.com/objectListPrefix`; `None` for requests other than lists.
     pub list_prefix: Option<String>,
 }
 

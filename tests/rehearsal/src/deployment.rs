@@ -72,7 +72,7 @@ impl Default for RehearsalSettings {
 const REPEATED: u64 = 3;
 /// With unreliable delivery, every fifth message is delivered again before most requests end.
 const HURRIED: (u64, Duration) = (5, Duration::from_millis(10));
-/// Time until a new grant has an effect in an unreliable deployment; Google states minutes.
+/// Delay of the effect of a new grant in an unreliable deployment; Google states minutes.
 const PROPAGATION: Duration = Duration::from_secs(3);
 
 impl Access for Iam {

@@ -1,4 +1,4 @@
-//! Cloud Run, and the pushes of Pub/Sub to it.
+//! Simulates Cloud Run, and the pushes of Pub/Sub to Cloud Run.
 
 use std::{
     collections::BTreeMap,
@@ -145,7 +145,7 @@ impl Front {
         for (name, value) in request.headers.into_iter().filter(|(name, _)| *name != BY_PROXY) {
             sent = sent.header(name, value);
         }
-        // Cloud Run does not tell the container that a request ended (its page "Configure request timeout").
+        // Cloud Run sends the container no signal when a request ends (its page "Configure request timeout").
         let sent = tokio::spawn(async move {
             match sent.send().await {
                 Ok(answer) => (answer.status().as_u16(), answer.text().await.unwrap_or_default()),

@@ -65,7 +65,7 @@ const OUTSIDE: &str = "outside the plan: ";
 pub struct Iam {
     grants: Mutex<Grants>,
     log: Mutex<Log>,
-    /// Time until a new grant has an effect.
+    /// Delay of the effect of a new grant.
     delay: Mutex<Duration>,
     /// New grants, each with the time from which it has an effect.
     pending: Mutex<Vec<(Instant, Grant)>>,

@@ -13,11 +13,11 @@ pub struct PlannedService {
     pub name: String,
     /// Service whose program is in the image.
     pub program: String,
-    /// Address of its account.
+    /// Email address of the service's account.
     pub account: String,
     /// URL of the service, also the audience of tokens.
     pub uri: String,
-    /// Whether callers outside the project's own services reach it.
+    /// Whether callers other than the project's own services reach the service.
     pub reachable: bool,
     /// Maximum number of concurrent requests of an instance.
     pub concurrency: usize,

@@ -1,4 +1,4 @@
-//! A worker's answer to one command, and committed logs for it.
+//! The fact that a worker publishes for one command, and committed logs as the input of the command.
 
 use std::{
     io::Cursor,

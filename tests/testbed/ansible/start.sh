@@ -73,7 +73,7 @@ for host in "${hosts[@]}"; do
   pgrep -P "$(<"$dir/pid/$host.outer")" >"$dir/pid/$host"
 done
 
-# An inventory of all hosts, as a user would write it.
+# Writes an inventory of all hosts, as a user would.
 {
   entry() { echo "$1 ansible_host=$(<"$dir/pid/$1.address")"; }
   printf '[slurm-master]\n%s\n\n[slurm-node]\n' "$(entry "${hosts[0]}")"

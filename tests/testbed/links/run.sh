@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Complete runs on a real Slurm with shaped links: healthy, one slow node, one rank that corrupts data, one disconnected node.
+# Tests complete runs on a real Slurm with shaped links: healthy, one slow node, one rank that corrupts data, one disconnected node.
 #   BED_DIR   a running bed, see ../slurm/start.sh
 #   BURNIN    the program
 #   WORK      a folder for data and the nodes' shared files
@@ -74,7 +74,7 @@ retest still-slow slow --return "${given[@]}"; expect still-slow 1 BELOW_FLOOR
 only_drained n3
 state_of slow n3 1 'failed again'
 shape n3 400mbit
-# `burnin` is killed while its job runs, and resumes the run: other jobs cannot use the node in the meantime.
+# Kills `burnin` while its job runs, and resumes the run: other jobs cannot use the node in the meantime.
 "$BED_DIR/on" ctl "$BURNIN" retest n3 --data "$WORK/slow/data" >/dev/null 2>&1 & killed=$!
 until "$BED_DIR/on" ctl squeue --noheader --format=%t | grep -q R; do kill -0 "$killed" || break; sleep 0.1; done
 # The program is a child of the shell that `on` starts.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A real Slurm on one host: munge, a controller and nodes, each in its own network namespace (10.77.0.0/24, which exists only
+# Starts a real Slurm on one host: munge, a controller and nodes, each in its own network namespace (10.77.0.0/24, which exists only
 # inside them). Needs root. Exits with 0 when all nodes are idle.
 #   BED_DIR    the bed's folder
 #   BED_NODES  number of nodes (4)

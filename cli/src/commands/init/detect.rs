@@ -38,7 +38,7 @@ pub struct KubernetesNodes {
 #[derive(Clone, Debug, Default)]
 pub struct Detected {
     pub partition: Option<Partition>,
-    /// Bootstrap of MPI programs that `srun` supports.
+    /// Value for `srun --mpi` that this host supports, with which MPI programs start.
     pub mpi: Option<&'static str>,
     pub kubernetes: Option<KubernetesNodes>,
     /// Names of this host's GPUs.
@@ -178,7 +178,7 @@ fn kubernetes_nodes() -> Option<KubernetesNodes> {
     Some(KubernetesNodes { context, nodes, gpus_per_node })
 }
 
-/// The number of nodes with the most GPUs, and that number of GPUs.
+/// Number of the nodes that have the most GPUs, and the number of GPUs of each of these nodes.
 fn parse_gpu_nodes(text: &str) -> (u32, u32) {
     let gpus: Vec<u32> = text
         .lines()

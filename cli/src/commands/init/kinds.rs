@@ -51,7 +51,7 @@ const SCHEMAS: [(&str, &str); 4] = [
     ("schemas/build.json", include_str!("../../../../schemas/build.json")),
 ];
 
-/// Digest of an example image, which no registry has.
+/// Placeholder digest of an example image; no registry has an image with this digest.
 const NO_DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
 /// A file to write; its name is relative to the folder of the workflows.

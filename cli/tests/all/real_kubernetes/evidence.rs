@@ -14,7 +14,7 @@ fn reason(bed: &KubernetesBed, code: &str) -> String {
     reason.unwrap_or_else(|| panic!("{code} is not in {reasons:#?}"))["text"].as_str().unwrap().to_owned()
 }
 
-/// Nodes whose evidence at this moment is in the log. The evidence of each node must appear exactly once.
+/// Nodes whose evidence is in the log. `moment`: `before` or `after` the program. The evidence of each node must appear exactly once.
 fn nodes_with_evidence(log: &str, moment: &str) -> Vec<String> {
     let end = format!(" {moment} end complete");
     let lines = log.lines().filter_map(|line| line.strip_prefix("burnin evidence: ")?.strip_suffix(&end));

@@ -94,7 +94,7 @@ impl Up {
         begun["run"].as_str().unwrap().to_owned()
     }
 
-    /// Types of the run's records, followed until its end.
+    /// Follows the run until its end. Returns the types of its records.
     pub fn follow(&self, run: &str) -> Vec<String> {
         let mut steps: Vec<(u64, String)> = Vec::new();
         loop {

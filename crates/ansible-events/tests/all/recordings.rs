@@ -97,7 +97,7 @@ fn consecutive_runs_are_combined() {
     assert_eq!((findings.runs, findings.foreign_lines), (2, 4));
     assert_eq!(findings.failure.as_ref().unwrap().host, "dgx2");
     assert_eq!(findings.hosts["dgx1"].ok, found("ok").hosts["dgx1"].ok + 4);
-    // An interrupted second run makes the whole incomplete.
+    // An interrupted second run makes the findings of the whole log incomplete.
     let half = read(&log[..log.len() - 600]).unwrap();
     assert_eq!((half.runs, half.ended), (1, false));
 }

@@ -26,7 +26,7 @@ impl AnsibleBed {
         std::fs::read_to_string(self.0.join(name)).unwrap()
     }
 
-    /// Leaves a file for the gate.
+    /// Writes a file into the bed's folder, where the gate and the stand-ins read it.
     pub fn leave(&self, name: &str, text: &str) {
         std::fs::write(self.0.join(name), text).unwrap();
     }

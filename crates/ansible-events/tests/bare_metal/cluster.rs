@@ -149,7 +149,7 @@ fn the_cluster_is_released() {
         format!("until [ \"$(squeue -h -t R -o %i -j {ours},{others} | wc -l)\" = 2 ]; do sleep 0.2; done");
     bed.on("login", &format!("timeout 30 bash -c '{running}'"));
 
-    // Another cluster's agent stays.
+    // The release must not remove the agent of another cluster.
     let other = "--labels=burnin-cluster=other";
     let create = [
         "pubsub",

@@ -30,9 +30,9 @@ pub struct Journal {
 /// State of one command's builds, as its journal records it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// No further build may start.
+    /// Whether a cancellation prevents further builds of the command.
     pub cancelled: bool,
-    /// All claims with the ids of their builds.
+    /// Ids of the known builds, by claim number.
     pub claims: BTreeMap<u32, BTreeSet<String>>,
     /// Claims that certainly created no build.
     pub released: BTreeSet<u32>,

@@ -30,7 +30,7 @@ use crate::BuildKey;
 /// Timeouts and intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// After this time, a build missing from the list does not exist.
+    /// Timeout after which a build missing from the list counts as never created.
     pub settle: Span,
     /// Interval between polls of the list after a lost response.
     pub pause: Span,
@@ -53,14 +53,14 @@ pub struct Submissions {
     timing: Timing,
 }
 
-/// Known builds of a command.
+/// State of a command's builds, from the journal and Cloud Build's list.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// The authoritative build: the oldest.
     pub build: Option<Build>,
-    /// No further build may start.
+    /// Whether a cancellation prevents further builds of the command.
     pub cancelled: bool,
-    /// An unknown build may exist.
+    /// Whether a claim may have a build whose id is unknown.
     pub pending: bool,
     next: u32,
 }
@@ -123,8 +123,8 @@ impl Submissions {
         if !self.journal.claim(key, claim, now).await.map_err(PortError::transient)? {
             return Err(PortError::Transient(format!("{key}: another builder is creating the build")));
         }
-        // A cancellation writes its mark before it reads the claims, so at least one of the two finds the other's
-        // object.
+        // A cancellation writes its mark before it reads the claims, and a builder claims before it reads the mark.
+        // Therefore the cancellation finds the claim, or the builder finds the mark.
         if self.journal.cancelled(key).await.map_err(PortError::transient)? {
             self.journal.release(key, claim).await.map_err(PortError::transient)?;
             return Ok(Submitted::Cancelled);

@@ -1,7 +1,7 @@
 //! Tags that identify Burnin's builds.
 //!
-//! Cloud Build permits letters, digits, `_`, `.` and `-`, at most 128 of them; a key has at most 100 of them,
-//! so it is a valid tag.
+//! Cloud Build permits letters, digits, `_`, `.` and `-`, at most 128 characters. A key has at most 100 such
+//! characters, so every key is a valid tag.
 
 use crate::BuildKey;
 use google_cloud_build_v1::model::Build;

@@ -62,7 +62,7 @@ async fn no_second_build_is_created_while_the_outcome_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_was_not_created_is_created_again_once_that_is_certain() {
+async fn a_build_is_submitted_again_only_after_it_certainly_was_not_created() {
     let world = CloudBuildBed::new().await;
     world.cloud.next_create(Fault::Refused(503)); // no build was created, but no response reports this
     assert!(passes(&world.start(&spec("SUCCESS")).await));
@@ -179,7 +179,7 @@ async fn a_build_waits_for_processors_and_a_machine_above_the_quota_is_an_infras
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsent_request_does_not_block_the_next() {
+async fn an_unsent_request_does_not_block_the_next_attempt() {
     let world = CloudBuildBed::new().await;
     // An unused port: its listener is closed immediately.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -283,7 +283,8 @@ async fn one_build_remains_despite_failures() {
         let builders = [world.another(), world.another(), world.another()];
         world.cloud.pages_of(random.usize(1..4));
         let mut cancelled = false;
-        // Once the journal has a build, no second build is created: most seeds begin with a lost response.
+        // Begin most seeds with a lost response: once a build is recorded in the journal, no second build can be
+        // created.
         if random.u32(0..4) > 0 {
             world.cloud.next_create(Fault::LandsAndTears);
             world.cloud.stale_lists(random.u32(20..200));

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The log of a build.
 ///
-/// Writes are unbuffered, so that the log can be read during the build. They only block for the page cache,
-/// so no separate task is needed.
+/// Writes are unbuffered, so that the log can be read during the build. A write blocks only for a copy to the page
+/// cache, so it needs no separate task.
 pub(super) struct BuildLog {
     inner: Mutex<LogState>,
     limit: u64,

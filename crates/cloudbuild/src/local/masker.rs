@@ -59,7 +59,7 @@ impl Masker {
                     break;
                 }
                 if let Some(pattern) = self.patterns.iter().find(|pattern| rest.starts_with(pattern)) {
-                    // Values may overlap: the rest of the second value is covered by the same mask.
+                    // Values may overlap: write one mask for both, and skip the rest of the second value.
                     if at >= self.covered {
                         out.extend_from_slice(MASK);
                     }

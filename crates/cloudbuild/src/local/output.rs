@@ -33,7 +33,7 @@ impl<'a> StepOutput<'a> {
         let mut chunk = vec![0; 64 << 10];
         loop {
             match pipe.read(&mut chunk).await {
-                // Reading a pipe fails only if it is misused; treat an error as the end of the output.
+                // Reading a pipe fails only after a programming error; treat the error as the end of the output.
                 Ok(0) | Err(_) => return,
                 Ok(length) => self.push(&chunk[..length]),
             }

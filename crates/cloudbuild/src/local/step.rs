@@ -31,7 +31,7 @@ pub(super) struct StepEnvironment<'a> {
 }
 
 pub(super) enum StepEnd {
-    /// The process of the step ended without a stop by the runner.
+    /// The process of the step ended before the runner stopped it.
     Exited(Option<i32>),
     /// The step exceeded its own timeout.
     TimedOut(Duration),

@@ -58,7 +58,7 @@ fn sources() -> Vec<PathBuf> {
     paths
 }
 
-/// Hides this machine's GPUs from the build.
+/// Replaces `nvidia-smi` by a program that fails, so that the build finds no GPU on any machine.
 fn hide_gpus(world: &mut BuildHost) {
     let fakes = world.outside().join("fakes");
     std::fs::create_dir(&fakes).unwrap();

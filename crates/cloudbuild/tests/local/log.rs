@@ -44,7 +44,7 @@ async fn the_log_grows_while_a_step_runs() {
 }
 
 #[tokio::test]
-async fn secrets_are_hidden_at_any_division_of_the_output() {
+async fn secrets_are_masked_at_any_division_of_the_output() {
     let mut world = BuildHost::new();
     world.inputs.secrets.insert("token".to_owned(), Secret::new("hunter2-and-more"));
     let script =

@@ -30,7 +30,7 @@ async fn steps_share_the_workspace_and_run_in_their_directory() {
 }
 
 #[tokio::test]
-async fn steps_run_in_parallel_where_the_file_allows_it() {
+async fn steps_run_in_parallel_if_the_config_permits_it() {
     let world = BuildHost::new();
     // Each of the two steps waits for a file of the other step: run one after the other, they would never end.
     let meet = |mine: &str, other: &str| format!("mkfifo {mine}; until [ -p {other} ]; do sleep 0.01; done");

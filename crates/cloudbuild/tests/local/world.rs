@@ -1,4 +1,4 @@
-//! A workspace, and a build in it.
+//! Runs builds in a temporary workspace and records their events.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

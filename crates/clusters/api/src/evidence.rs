@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unresponsive_library_folder_does_not_hide_the_settings() {
+    fn settings_are_printed_despite_an_unresponsive_library_folder() {
         let (_folder, path) = tools(&[("ldconfig", "exec sleep 3")]);
         // On a busy host the settings may also exceed the time limit, so the probe is repeated.
         let attempt = || String::from_utf8(run(&["true"], &[("PATH", &path)]).stdout).unwrap();

@@ -22,7 +22,7 @@ enum Fake {
 }
 
 impl FakeClusters {
-    /// A provider without clusters.
+    /// An empty provider; `clock` gives the time of its listings.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, clusters: Mutex::default() }
     }

@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(status, Some(0));
     }
 
-    /// Runs `script`, whose program appends a line `pair` to the file `steps` and in which a stand-in for `dmesg` appends a line
+    /// Runs `script`. Its program appends a line `pair` to the file `steps`, and a stand-in for `dmesg` appends a line
     /// `evidence`. Returns the output and these lines.
     fn steps(script: &str) -> (String, Vec<String>) {
         use std::os::unix::fs::PermissionsExt;
@@ -306,7 +306,7 @@ mod tests {
         assert!(!text.contains("burnin evidence"), "{text}");
     }
 
-    /// Runs a pair of nodes whose evidence the shell text `collector` collects, with timeouts of 3 s instead of 10 s. Returns the output.
+    /// Runs a pair of nodes with timeouts of 3 s instead of 10 s; the shell text `collector` collects their evidence. Returns the output.
     fn collected(collector: &str) -> String {
         let end =
             format!("if [[ $BURNIN_PAIR_INDEX == evidence ]]; then\n{collector}\nfi\n{END}exec \"$@\"\n");

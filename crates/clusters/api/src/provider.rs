@@ -55,7 +55,7 @@ pub struct ListedCluster {
 /// Creates, lists and deletes clusters of an external system.
 #[async_trait::async_trait]
 pub trait ClusterProvider: Send + Sync + 'static {
-    /// Creates a cluster, or adopts an existing cluster of that name. Returns the provider's handle.
+    /// Creates a cluster, or reuses an existing cluster of that name. Returns the provider's handle.
     ///
     /// # Errors
     /// Returns an error if the provider request fails: [`PortError::Permanent`] if the cluster can never be created.

@@ -206,7 +206,7 @@ pub trait Scheduler: Send + Sync + 'static {
     /// A subset of the cluster's nodes, as a cluster whose jobs run on these nodes only.
     ///
     /// # Errors
-    /// Returns an error if the cluster's access cannot be read; it is permanent.
+    /// Returns a permanent error if the cluster's settings cannot be read.
     fn part(&self, cluster: &Cluster, names: &[&str]) -> Result<Cluster, PortError> {
         Ok(cluster.part(names, cluster.access.clone()))
     }

@@ -80,7 +80,7 @@ pub trait Settings: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// The checked settings of a cluster of this kind.
     ///
     /// # Errors
-    /// Returns an error if the cluster is of another kind or its settings are invalid; it is permanent.
+    /// Returns a permanent error if the cluster is of another kind or its settings are invalid.
     fn of(cluster: &Cluster) -> Result<Self, PortError> {
         if cluster.access.kind() != Self::KIND {
             return Err(wrong_kind(cluster, Self::KIND));
@@ -135,7 +135,7 @@ impl ProblemList {
 /// Checks a job name that becomes a folder name and an element of comma-separated lists.
 ///
 /// # Errors
-/// Returns an error if the name is invalid; it is permanent.
+/// Returns a permanent error if the name is invalid.
 pub fn check_job_name(name: &str) -> Result<(), PortError> {
     let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter));
     if letters && name.len() <= 128 && name.starts_with(|first: char| first.is_ascii_alphanumeric()) {

@@ -1,6 +1,7 @@
 //! Words of a shell command line.
 
-/// Local rank of a process, from the environment of its launcher; 0 for the first one and without a launcher.
+/// Local rank of a process, from the environment of its launcher; 0 for the first process of a node, and without a
+/// launcher.
 pub const LOCAL_RANK: &str = "${SLURM_LOCALID:-${OMPI_COMM_WORLD_LOCAL_RANK:-${BURNIN_LOCAL_RANK:-0}}}";
 
 /// One word that bash reads as exactly this text, control characters included.

@@ -1,4 +1,4 @@
-//! Parts of a deployment that outlive its run: network and storage, an image.
+//! Parts of a deployment that are kept after its run for later runs, such as network, storage or an image.
 //!
 //! ```text
 //! clusters/kept/{key}/{part}/{cluster}   a part that later runs may use, until its lease ends

@@ -193,7 +193,8 @@ impl DeployedClusters {
             ..original.clone()
         };
         let open = OPEN.to_owned() + &kept::name_of(name);
-        // After a crash an earlier attempt's request stays: no part may be used beyond its lease.
+        // After a crash the request of the earlier attempt stays in force, so that no part is used beyond its
+        // recorded lease.
         let until = match self.note(&open, &request).await? {
             Creation::Created => request.expires_at,
             Creation::Exists => match self.get::<DeployRequest>(&open).await? {
@@ -432,8 +433,8 @@ impl ClusterProvider for DeployedClusters {
             },
         };
         self.note(&open, &request).await?;
-        // A deletion writes the mark first and then reads the request, so at least one of the two finds the other's
-        // object.
+        // A deletion writes its mark before it reads the request, and a deployment writes the request before it reads
+        // the mark. Therefore the deletion finds the request, or the deployment finds the mark.
         if self.has(&mark).await? {
             return Err(given_back(name));
         }

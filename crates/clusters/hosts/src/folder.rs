@@ -4,7 +4,7 @@
 //! {work_folder}/ssh/{digest}          ssh_config of a list of hosts
 //! {work_folder}/images/{digest}/      {work_folder}/jobs/{job}/
 //!   job.sh, rank.sh, bin/ssh, hostfile    written before the start       cancel   the job was cancelled
-//!   claim      link `PID.START`: the start that runs the benchmark   end      the result, written last
+//!   claim      link `PID.START` to the launcher's process             end      the result, written last
 //!   output/    collected output
 //! ```
 
@@ -22,28 +22,29 @@ use supervisor::lock_files;
 
 use crate::{settings::Hosts, ssh};
 
-/// The claim of a job that was cancelled before it started.
+/// Target of the claim link of a job that was cancelled before its start: the existing link prevents a later claim by
+/// a launcher.
 const NEVER: &str = "never";
 
 #[derive(Clone, Debug)]
 pub struct HostsFolder(PathBuf);
 
-/// State of the start that owns the claim.
+/// State of the launcher, the script that owns the claim of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launcher {
-    /// No start has claimed the job.
+    /// No launcher has claimed the job.
     None,
-    /// The start is running.
+    /// The launcher is running.
     Running,
-    /// The start has ended, or its process never existed.
+    /// The launcher has ended, or its process never existed.
     Gone,
 }
 
-/// Creates the work folder on this machine. Its scripts and its ssh_config are executed, so no other user may write to it: a
-/// folder that another user created first is refused.
+/// Creates the work folder on this machine. The scripts and the ssh_config in this folder are executed, so a folder to which
+/// another user may write is refused.
 ///
 /// # Errors
-/// Returns an error if the folder cannot be used; it is permanent.
+/// Returns a permanent error if the folder cannot be used.
 pub fn own(hosts: &Hosts) -> Result<(), PortError> {
     let path = Path::new(&hosts.work_folder);
     let checked = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -87,7 +88,7 @@ impl HostsFolder {
         self.0.join("output")
     }
 
-    /// Writes the files of a start. A repeated write produces identical bytes.
+    /// Writes the files that the launcher needs. A repeated write produces identical bytes.
     pub fn write(&self, files: &[(&str, String)]) -> io::Result<()> {
         fs::create_dir_all(self.output())?;
         fs::create_dir_all(self.0.join("bin"))?;
@@ -100,7 +101,8 @@ impl HostsFolder {
         Ok(())
     }
 
-    /// State of the start that owns the claim. A process id may be used again, so its start time is compared too.
+    /// State of the launcher that owns the claim. The kernel reuses process ids, so the start time of the process is
+    /// compared too.
     pub fn launcher(&self) -> io::Result<Launcher> {
         let claim = match fs::read_link(self.0.join("claim")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Launcher::None),
@@ -145,7 +147,7 @@ impl HostsFolder {
         }
     }
 
-    /// Records a result unless one exists. Returns the first one recorded.
+    /// Records a result unless one exists. Returns the first recorded result, which is final.
     pub fn record(&self, state: &str, why: &str, now: Timestamp) -> io::Result<JobStatus> {
         let line: String = why.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         let text = format!("{state}\n\n{now}\n{now}\n{line}\n");

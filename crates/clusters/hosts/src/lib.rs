@@ -1,8 +1,8 @@
 //! A list of machines reached by ssh. Open MPI's `mpirun` on the agent's machine starts the ranks.
 //!
 //! The agent's machine must keep running: a laptop, a login node or a virtual machine, not Cloud Run. `mpirun` runs
-//! there under a separate script, so that a job outlives the agent; hosts must be able to connect to that machine, as
-//! Open MPI requires.
+//! there under a separate script, so that a job continues after the agent ends; hosts must be able to connect to that
+//! machine, as Open MPI requires.
 
 mod folder;
 mod hostfile;

@@ -51,7 +51,7 @@ pub fn cluster(name: &str, hosts: &Hosts) -> Cluster {
     Cluster { name: name.to_owned(), nodes: hosts.hosts.iter().map(node).collect(), access: hosts.access() }
 }
 
-/// Joins the reasons of all hosts, sorted; of more than `NAMED` hosts, only the number of the others is stated.
+/// Joins the reasons of all hosts, sorted; beyond `NAMED` hosts only the number of the remaining hosts is stated.
 pub fn listed(mut reasons: Vec<String>) -> String {
     reasons.sort();
     let more = reasons.len().saturating_sub(NAMED);

@@ -1,8 +1,8 @@
 //! Jobs on machines reached by ssh.
 //!
-//! At most one benchmark per job: only the start that creates the link `claim` in the job's folder on this machine runs it. Its process
-//! continues if the agent ends. If it ends without a result, the job's processes are killed on every host before the job is reported as
-//! lost.
+//! At most one benchmark per job: only the launcher script that creates the link `claim` in the job's folder on this machine runs the
+//! benchmark. Its process continues if the agent ends. If it ends without a result, the job's processes are killed on every host before
+//! the job is reported as lost.
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ impl HostsJobs {
         Ok(Some(folder))
     }
 
-    /// Result of a job whose start ended without a result: it was killed, or this machine was restarted.
+    /// Result of a job whose launcher ended without a result: the launcher was killed, or this machine was restarted.
     async fn orphaned(&self, hosts: &Hosts, folder: &HostsFolder, job: &str) -> Result<JobStatus, PortError> {
         let left = sweep(hosts, folder, job).await?;
         if folder.is_cancelled().map_err(PortError::transient)? {
@@ -122,7 +122,8 @@ impl Scheduler for HostsJobs {
         let config = folder::ssh_config(&hosts).map_err(PortError::transient)?;
         let files = script::files(job, &hosts, &path, &config.display().to_string(), image.as_deref());
         folder.write(&files).map_err(PortError::transient)?;
-        // The script has a separate session, so that signals to the agent's terminal do not reach it, and it outlives the agent.
+        // The script has a separate session, so that signals to the agent's terminal do not reach the script, and the job
+        // continues after the agent ends.
         let mut start = tokio::process::Command::new("setsid");
         start.args(["--fork", "bash", "./job.sh"]).current_dir(folder.path());
         // The variable is set before the script starts, because /proc shows only the variables with which a process started.

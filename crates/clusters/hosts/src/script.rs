@@ -1,8 +1,8 @@
 //! The script that runs a job on the agent's machine, and the scripts that it starts on the hosts. Pure.
 //!
-//! Only the start that creates the link `claim` runs the benchmark. The script checks every host, copies the image, starts `mpirun`, or the
-//! program on each host by ssh, connects to every host periodically, and ends the job's remaining processes on every host before it writes
-//! the result. All processes of a job have the variable `BURNIN_JOB`, by which they are found.
+//! Only the execution of the script that creates the link `claim` runs the benchmark. The script checks every host, copies the image,
+//! starts `mpirun`, or the program on each host by ssh, connects to every host periodically, and ends the job's remaining processes on
+//! every host before it writes the result. All processes of a job have the variable `BURNIN_JOB`, by which they are found.
 
 use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
 

@@ -85,7 +85,7 @@ impl HostsBed {
     }
 }
 
-/// The scheduler, and an image whose benchmark is this shell text.
+/// Creates the scheduler and an image; `program` is the shell text of the benchmark.
 async fn jobs(program: &str) -> (HostsJobs, Image) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let text = format!("#!/bin/bash\n{program}\n");
@@ -341,7 +341,7 @@ async fn a_cancelled_job_leaves_no_process_on_any_host() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
-async fn a_job_outlives_its_agent_and_runs_once() {
+async fn a_job_continues_after_its_agent_ends_and_runs_once() {
     let bed = HostsBed::up();
     let (first, image) = jobs("echo begun; sleep 3").await;
     let job = job("resumed", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));
@@ -355,7 +355,7 @@ async fn a_job_outlives_its_agent_and_runs_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
-async fn a_job_whose_launcher_was_killed_is_lost_and_leaves_no_process() {
+async fn a_job_with_a_killed_launcher_is_lost_and_leaves_no_process() {
     let bed = HostsBed::up();
     let (jobs, image) = jobs("echo begun; sleep 600").await;
     let job = job("killed", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));

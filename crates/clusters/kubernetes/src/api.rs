@@ -50,7 +50,7 @@ fn cordon_refused(error: &kube::Error, code: &str) -> PortError {
     }
 }
 
-/// Clients by endpoint: keeps connections and tokens.
+/// Clients by endpoint. Reusing a client avoids a new connection and a new token for each request.
 #[derive(Default)]
 pub struct ClientCache(Mutex<HashMap<String, CachedClient>>);
 
@@ -225,7 +225,8 @@ impl NamespacedCluster {
         let workloads = self.objects(KUEUE, version, "Workload", "workloads");
         let label = ListParams::default().labels(&format!("kueue.x-k8s.io/job-uid={uid}"));
         let found = limited(workloads.list(&label)).await?;
-        // After an upgrade the version is no longer served: the next call queries it again.
+        // After an upgrade the API server may not serve the cached version: discard the version, so that the next
+        // call queries it again.
         let gone = matches!(&found, Err(kube::Error::Api(status)) if status.code == 404);
         *self.kueue.lock().unwrap_or_else(PoisonError::into_inner) = (!gone).then_some(version);
         match found {

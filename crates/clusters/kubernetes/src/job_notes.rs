@@ -1,4 +1,4 @@
-//! Notes about a job in the bucket: they outlive the cluster's objects and the agent.
+//! Records of a job in the bucket, which remain after the cluster's objects are deleted and the agent has ended.
 //!
 //! ```text
 //! kubernetes/{job}/submitted.json       uid of the JobSet, once observed
@@ -148,7 +148,7 @@ impl JobNotes {
         }))
     }
 
-    /// Records an end state. Returns the first one recorded, which is final.
+    /// Records an end state. Returns the first recorded end state, which is final.
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
@@ -293,7 +293,7 @@ impl JobNotes {
         object.push(b'\n');
         object.extend_from_slice(body);
         let created = self.store.create(&name, object.clone().into()).await.map_err(PortError::transient)?;
-        // After a lost response the existing piece may be this one.
+        // After a lost response the existing piece may be the caller's own.
         Ok(created == Creation::Created
             || self
                 .store

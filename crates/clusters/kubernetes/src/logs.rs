@@ -1,4 +1,4 @@
-//! Reads a container's output while it is written: pieces already stored survive the kubelet's log rotation.
+//! Reads a container's output while it is written: the kubelet's log rotation cannot remove stored pieces.
 //!
 //! Lines are read with the kubelet's timestamps, which give the position to resume from, and stored without them, as the
 //! program wrote them.
@@ -19,7 +19,7 @@ use crate::{
     objects::{containers, is_running, is_terminated, text},
 };
 
-/// A piece is stored at this size, or when its first line has waited for `LATEST`.
+/// Size at which a piece is stored, bytes. A smaller piece is stored once its first line is older than `LATEST`.
 const PIECE: usize = 256 << 10;
 const LATEST: Duration = Duration::from_secs(1);
 /// Maximum length of a line; longer lines are stored in parts.
@@ -58,7 +58,7 @@ enum LogRead {
     Line,
     /// The end of the output.
     End,
-    /// No complete line: the pending lines must be stored now.
+    /// No line was completed in time: store the pending lines now.
     Due,
 }
 
@@ -182,7 +182,7 @@ impl ContainerOutput {
     }
 }
 
-/// `None`: the pending lines must be stored now.
+/// Reads until the deadline `until`; `None` after it, because the pending lines must then be stored.
 async fn patient<T>(until: Option<Instant>, read: impl Future<Output = T>) -> Option<T> {
     match until {
         Some(until) if until <= Instant::now() => None,

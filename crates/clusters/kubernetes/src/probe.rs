@@ -107,7 +107,7 @@ fn closed(queue: &str, namespace: &str, found: Option<&LocalQueue>) -> Option<St
 #[derive(Default)]
 struct Count {
     fit: Vec<String>,
-    /// Number of unfit nodes and the name of one of them, by reason.
+    /// For each reason the number of unfit nodes, and the name of one such node for the message.
     unfit: BTreeMap<String, (usize, String)>,
 }
 

@@ -37,7 +37,7 @@ const DELETION: Duration = Duration::from_secs(20);
 /// Minimum interval between polls of a running job.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Codes of a job that did not start in time; with one of them a job that yields to others ends.
+/// Failure codes of a job that did not start in time. They end the run of a job that yields to others.
 const NO_FREE_NODES: [&str; 4] = ["UNSCHEDULABLE", "ADMISSION_TIMEOUT", "QUOTA", "TOPOLOGY"];
 
 /// Scheduler of Kubernetes clusters.
@@ -195,7 +195,7 @@ impl KubernetesJobs {
                 read => drop(read?),
             }
         }
-        // Finishes the streams of deleted pods whose output only another agent read.
+        // Closes the streams of deleted pods that only another agent has read.
         for stream in notes.streams().await? {
             let mut parts = stream.splitn(3, '.').skip(1).map(str::to_owned);
             let (Some(container), Some(pod)) = (parts.next(), parts.next()) else { continue };
@@ -233,9 +233,10 @@ impl JobContext {
         let submitted = self.notes.submitted().await?.is_some();
         let cancelled_end = || Ok(JobStatus::Ended(ended("CANCELLED")));
         match (cancelled, submitted) {
-            // The cancel deleted the JobSet. A fence is unnecessary, and no later step would delete a fence.
+            // The cancel deleted the JobSet. Do not reserve the name by a JobSet without pods, because no later step
+            // would delete this JobSet.
             (true, true) => self.record_end(cancelled_end()).await,
-            // The submission may still be in flight: then either the fence or the JobSet gets the name.
+            // A submission may still be in progress. Reserve the name: only the first JobSet of this name is created.
             (true, false) => {
                 match self.cluster.create_jobset(&manifest::fence(name, &self.settings)).await? {
                     Created::New => self.record_end(cancelled_end()).await,

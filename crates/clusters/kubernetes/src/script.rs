@@ -1,7 +1,7 @@
 //! Shell scripts of the pods. Pure: settings are passed as environment and quoted words.
 //!
 //! A pod that fails before the benchmark writes one line, beginning with the reason code, as its termination message, which
-//! outlives the pod's log.
+//! is available after the pod's log is deleted.
 
 use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
 

@@ -157,7 +157,8 @@ fn failed(known: &PodState) -> PodFinding {
             return PodFinding::Failed(Failure::new(class, code, message));
         }
     }
-    // The first failure is closest to the cause: the other pods failed because of it, or were ended with it.
+    // The first failure is closest to the cause: later failures are its consequences, or pods that were ended with
+    // the job.
     let first = ended.iter().filter(|(_, state)| state.exit_code != 0).min_by_key(|(_, state)| {
         (matches!(state.exit_code, 137 | 143), state.finished_at.as_ref().map(|time| time.0))
     });

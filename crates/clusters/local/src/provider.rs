@@ -7,7 +7,7 @@ use model::{Class, Deleted, Failure, Node, PROCESSES};
 use service::{Clock, PortError};
 use supervisor::{ClusterRequest, ClusterState};
 
-/// Provider of clusters on this host.
+/// Provider whose clusters are supervised processes of this host, one for each node.
 pub struct LocalClusters {
     clusters: supervisor::ClusterFolder,
     clock: Arc<dyn Clock>,
@@ -15,7 +15,7 @@ pub struct LocalClusters {
 }
 
 impl LocalClusters {
-    /// Clusters under a folder. `gpus`: number of GPUs of this host, see [`gpus`].
+    /// `clusters`: folder of the clusters' processes. `gpus`: number of GPUs of this host, see [`gpus`].
     pub fn new(clusters: supervisor::ClusterFolder, clock: Arc<dyn Clock>, gpus: u32) -> Self {
         Self { clusters, clock, gpus }
     }

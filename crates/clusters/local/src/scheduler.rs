@@ -11,7 +11,7 @@ use model::{Class, Cluster, Failure, Image, PROCESSES};
 use service::PortError;
 use supervisor::{JobFolder, JobRequest, JobState};
 
-/// Scheduler of clusters of local processes.
+/// Scheduler of [`LocalClusters`](crate::LocalClusters): each node runs the command as its child process.
 pub struct LocalJobs {
     store: Arc<dyn Store>,
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! {shared}/images/{digest}/   {shared}/jobs/{job}/
 //!   job.sh         script passed to sbatch             submitted.json   job id
-//!   cancel         the job was cancelled              claim            link: the start that runs the benchmark
-//!   refused/       starts that found the claim        end.json         the job's own result, written last
+//!   cancel         the job was cancelled              claim            link: the execution of job.sh that runs the benchmark
+//!   refused/       executions that found a claim      end.json         the job's own result, written last
 //!   output/        collected output                   standing.json    recorded end state
 //!   drained.json   nodes to re-test that were drained
 //! ```
@@ -98,7 +98,7 @@ impl SlurmFolder {
         fs::rename(draft, self.path().join("job.sh"))
     }
 
-    /// Records the Slurm job id. Returns the first one recorded, which is final.
+    /// Records the Slurm job id. Returns the first recorded id, which is final.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
@@ -131,8 +131,8 @@ impl SlurmFolder {
         Ok(recorded.map(JobStatus::from))
     }
 
-    /// Records an end state. Returns the first one recorded, which is final: Slurm purges jobs, and its state of a job
-    /// may change when nodes fail or return.
+    /// Records an end state. Returns the first recorded end state, which is final: Slurm purges jobs, and its state of
+    /// a job may change when nodes fail or return.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.

@@ -1,9 +1,9 @@
 //! Jobs on an existing Slurm cluster, through Slurm's own commands.
 //!
 //! At most one job per command: the job name is its identity. The agent looks it up before and after a submission, Slurm lets a
-//! second job of the name wait for the first, and only the start that creates the link `claim` runs the benchmark. The end is
-//! read from the controller, then from the accounting if it is enabled, and from the job's folder; the first end state recorded
-//! is final.
+//! second job of the name wait for the first, and only the execution of the job script that creates the link `claim` runs the
+//! benchmark. The end is read from the controller, then from the accounting if it is enabled, and from the job's folder; the
+//! first end state recorded is final.
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
@@ -59,8 +59,8 @@ impl SlurmJobs {
                 rows = self.commands.accounted(name).await?;
             }
             let marks = read(folder, SlurmFolder::marks).await?;
-            // A row from before the start of its job has the state waiting, which after the start would mean that Slurm requeued the job. A
-            // claim never changes, so with equal claims the rows belong to the same start.
+            // Rows that are older than the claim would report a started job as waiting, which means that Slurm requeued the job. A claim
+            // never changes, so the rows are current if the claims before and after the query are equal.
             if marks.claim == before.claim {
                 return Ok((rows, marks));
             }

@@ -159,9 +159,9 @@ pub struct Marks {
     pub cancelled: bool,
     /// Job id returned by `sbatch`, unless its response was lost.
     pub submitted: Option<u64>,
-    /// The start that runs the benchmark: `{id}.{restarts}`.
+    /// The execution of the job script that runs the benchmark: job id and restart count, `{id}.{restarts}`.
     pub claim: Option<String>,
-    /// Starts that found the claim.
+    /// Executions of the job script that found an existing claim and exited.
     pub refused: Vec<String>,
     /// The job's own record of its end.
     pub end: Option<LauncherEnd>,
@@ -170,7 +170,7 @@ pub struct Marks {
 /// A job's own record of its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LauncherEnd {
-    /// The start: `{id}.{restarts}`.
+    /// The execution of the job script: job id and restart count, `{id}.{restarts}`.
     pub attempt: String,
     /// Whether the benchmark was started.
     pub launched: bool,
@@ -207,11 +207,11 @@ pub enum SlurmFinding {
     Absent,
     /// Waiting, with the reason.
     Waiting(String),
-    /// Running, or records that may still appear are missing.
+    /// Running, or undecided because Slurm or the job may still write a missing record.
     Going,
     /// The job ran and has ended.
     Ended(JobEnd),
-    /// Lost, or must be ended because it would never end.
+    /// Ended by the infrastructure; or held or requeued by Slurm after its start, so that the job must be cancelled.
     Lost { code: String, why: String },
     /// The job cannot start without a change of the cluster or the workflow.
     Never { reason: String },
@@ -241,7 +241,7 @@ pub fn standing(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFin
 /// State of the job that runs the benchmark.
 fn claimed(row: &SlurmJobRow, restarts: &str, marks: &Marks, now: Timestamp) -> SlurmFinding {
     let kind = row.kind();
-    // Only one start may run the benchmark, and that start has ended.
+    // Only one execution of the job script may run the benchmark, and that execution has ended.
     if row.restarts.to_string() != restarts && row.restarts > 0
         || matches!(kind, SlurmStateKind::Again | SlurmStateKind::Waiting)
     {
@@ -284,7 +284,7 @@ fn own_word(end: &LauncherEnd, marks: &Marks) -> SlurmFinding {
 
 /// State if no job of the name has claimed the benchmark.
 fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFinding {
-    // The first submission counts: the others wait for it.
+    // The first submission counts: Slurm lets later jobs of the same name wait for its end.
     let mut rows: Vec<&SlurmJobRow> = rows.iter().filter(|row| !refused(row)).collect();
     rows.sort_by_key(|row| (matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost), row.id));
     let Some(row) = rows.first() else {

@@ -102,7 +102,7 @@ pub fn idle_nodes(slurm: &Slurm, reports: &SlurmReports) -> IdleNodes {
         return IdleNodes::NotPreemptible(why);
     }
     let by_partition = setting(&reports.config, "PreemptType") == "preempt/partition_prio";
-    // Jobs of a partition with the same tier could not preempt this run on the nodes that both have.
+    // Jobs of a partition with the same tier could not preempt this run on nodes that belong to both partitions.
     let equal = |other: &&str| {
         partitions
             .iter()

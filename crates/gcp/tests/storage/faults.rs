@@ -81,7 +81,7 @@ async fn a_rate_limited_name_is_read_back() {
 }
 
 #[tokio::test]
-async fn a_taken_name_may_answer_403_to_an_account_that_must_not_overwrite() {
+async fn a_create_of_a_taken_name_may_return_403_to_an_account_that_must_not_overwrite() {
     let standin = standin(Duration::ZERO).await;
     let store = store(&standin);
     standin.put(BUCKET, "name", "first");

@@ -240,7 +240,7 @@ fn all_searches_of_a_run_share_its_maximum_of_drained_nodes() {
     let second = failed_check(&mut book, B);
     assert_eq!((second.drains_left, &*second.drained), (Some(0), &["n1".to_owned()][..]));
     assert_eq!(second.locate, first.locate, "the reason names the maximum of the workflow");
-    // The second search names the drained node and another one, whose drain it only proposes.
+    // The second search names the drained node and a further node, whose drain the search only proposes.
     let Fact::NodesLocated(again) = drained(&["n1"]) else { panic!() };
     let Fact::NodesLocated(mut proposed) = located() else { panic!() };
     proposed.nodes[0].node = "n2".into();

@@ -64,7 +64,7 @@ fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
     let stop = wake(&book.state, book.now).unwrap();
     book.tick(60);
     assert!(!book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })));
-    // A budget of 20 EUR pays for ten minutes; the release may take as long as the grace period.
+    // A budget of 20 EUR covers ten minutes, including the grace period for the release.
     let seconds = 600 - grace.0.as_secs() - 120;
     book.tick(seconds - 1);
     assert!(stop <= book.now + Span::from_secs(1), "the conductor is woken at that time");
@@ -98,7 +98,7 @@ fn the_budget_of_several_checks_stops_the_running_one_and_starts_no_further() {
             assert_eq!(book.feed(1, fact), None);
         }
         assert_eq!(book.feed_at(Attempt::first_of(second), Fact::JobAccepted(handle())), None);
-        // A budget of 40 EUR pays for twenty minutes; six of them have passed.
+        // A budget of 40 EUR covers twenty minutes of the cluster; six minutes have passed.
         let seconds = 1200 - book.state.workflow.limits.grace.0.as_secs() - 360;
         book.tick(seconds - 1);
         assert_eq!((book.owes(), book.state.settled.is_none()), (vec!["job.c2a1.observe".to_owned()], true));

@@ -143,7 +143,7 @@ proptest! {
     #[test]
     fn a_lease_is_never_lost_and_never_doubled(noise in noise()) {
         let book = drive(&noise);
-        // At most one cluster is requested at a time, and it is the current one.
+        // At most one cluster is requested at a time: that of the current attempt.
         let wanted = book.state.leases.keys().filter(|attempt| book.state.needs_lease(**attempt)).count();
         prop_assert!(wanted <= 1);
         let start_owed = book.owes().iter().any(|owed| owed.starts_with("cluster") && owed.ends_with("start"));

@@ -89,7 +89,7 @@ fn a_soak_cut_short_by_its_lease_is_not_completed() {
 #[test]
 fn a_soak_cut_short_by_its_budget_is_not_completed() {
     let money = |text: &str| text.parse::<Money>().unwrap();
-    // Two nodes cost 2 EUR per minute: the budget pays for 19.5 minutes, less than the lease.
+    // Two nodes cost 2 EUR per minute: the budget covers 19.5 minutes, less than the lease.
     let budget = Some(money("39"));
     let cost = ClusterCost { node_hour: money("60"), budget, kept_hour: None, currency: "EUR".into() };
     let mut book = ready(Workflow { cost: Some(cost), ..soak(3600) });

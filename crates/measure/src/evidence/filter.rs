@@ -15,7 +15,7 @@ use super::{
 };
 use crate::input::Failing;
 
-/// Beginning of a line of the script, after the launcher's label.
+/// Prefix of a line of the job's script, after the launcher's label.
 const MARK: &str = "burnin ";
 /// Prefix of a line of evidence, after the mark.
 const EVIDENCE: &str = "evidence: ";
@@ -38,7 +38,7 @@ static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(MARK));
 /// change; removed lines at the end of the log leave no empty line, because an empty line may end a document.
 pub struct EvidenceFilter<R> {
     log: R,
-    /// Bytes to pass on, and the position of the first one that the caller has not read.
+    /// Output buffer, and the position up to which the caller has read it.
     ready: (Vec<u8>, usize),
     /// Bytes of the incomplete last line.
     begun: Vec<u8>,
@@ -57,7 +57,7 @@ pub struct EvidenceFilter<R> {
 }
 
 impl<'a> EvidenceFilter<Box<dyn Read + 'a>> {
-    /// Wraps a log that may be compressed. An error in the first bytes is returned by the first read.
+    /// Filters a log that may be compressed. If its first bytes are unreadable, the first read returns the error.
     pub fn unpacked(log: impl Read + 'a) -> Self {
         Self::new(match nccl::unpacked(log) {
             Ok(log) => Box::new(log),
@@ -67,7 +67,7 @@ impl<'a> EvidenceFilter<Box<dyn Read + 'a>> {
 }
 
 impl<R: Read> EvidenceFilter<R> {
-    /// Wraps a plain-text log.
+    /// Filters a plain-text log; use [`Self::unpacked`] for a log that may be compressed.
     pub fn new(log: R) -> Self {
         Self {
             log,

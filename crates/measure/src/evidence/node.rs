@@ -126,7 +126,7 @@ impl<'a> Snapshot<'a> {
                 let errors = LinkErrors::read(sources.of("link_errors"));
                 link_errors = errors.map_err(|why| state("NVLink errors", why)).ok();
             }
-            // A GPU whose NVLinks were not printed, unlike those of others.
+            // Report each GPU whose NVLinks were not printed, although those of other GPUs were.
             for index in gpus.rows.iter().filter(|(_, row)| row.needs_links()).map(|(index, _)| index) {
                 let why = || "nvidia-smi did not list the GPU".to_owned();
                 if links.as_ref().is_some_and(|links| !links.lists(*index)) {

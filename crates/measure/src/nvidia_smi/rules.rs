@@ -393,7 +393,8 @@ pub(super) fn same_section(ours: &str, printed: &str) -> bool {
         || ours == "GPU Power Readings" && printed == "Power Readings"
 }
 
-/// Whether a part contains reasons: depending on the driver, some of them are below `HW Slowdown` or next to it.
+/// Whether the rule is a throttle reason in this section: depending on the driver, some reasons are below `HW
+/// Slowdown` or next to it.
 pub(super) fn is_reason(rule: &FieldRule, part: &str) -> bool {
     rule.section == REASONS && (part.is_empty() || part == "HW Slowdown")
 }

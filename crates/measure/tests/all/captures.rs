@@ -104,7 +104,7 @@ fn codes(node: &NodeEvidence) -> Vec<(&str, Severity)> {
 const CAPTURES: [&str; 4] = ["h100-590", "h100-mig-590", "h200-590", "l40s-595"];
 
 #[test]
-fn every_driver_knows_the_fields_of_the_probe() {
+fn every_driver_prints_the_fields_of_the_probe() {
     let sampled = ["index", "clocks.sm", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active"];
     for name in CAPTURES {
         let known = Capture::of(name).known;

@@ -88,7 +88,8 @@ fn page() -> String {
     page
 }
 
-/// Lists the fields of an object with their descriptions; those of an object in `table` or `json` as `table.header`.
+/// Lists the fields of an object with their descriptions; fields of an object in `table` or `json` have its name as a
+/// prefix, such as `table.header`.
 fn fields(page: &mut String, prefix: &str, object: &Value, definitions: &Value) {
     for (name, field) in object["properties"].as_object().into_iter().flatten() {
         let meaning = field["description"].as_str().unwrap_or_default().replace('\n', " ");

@@ -79,7 +79,7 @@ fn nvlink_evidence_is_not_missing_for_a_gpu_without_visible_nvlinks() {
 }
 
 #[test]
-fn a_real_node_whose_versions_and_settings_stay_has_no_finding() {
+fn a_real_node_with_unchanged_versions_and_settings_has_no_finding() {
     let text = log("h200-settings");
     let all = node(&text);
     assert_eq!((all.missing, all.findings, all.recorded), (Vec::<String>::new(), vec![], vec![]));

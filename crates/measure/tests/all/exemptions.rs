@@ -1,6 +1,7 @@
 //! Text of the samples that no verdict needs.
 
-/// Text whose digits do not change the reading, by format, with the reason why no verdict depends on them.
+/// For each format, patterns of text whose digits do not affect the reading, with the reason why no verdict depends
+/// on these digits.
 pub(crate) fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)] {
     const VERSION: &str = "a version other than the program's own, which is in the environment of the run";
     const DERIVED: &str = "computed by the program from values that are read";

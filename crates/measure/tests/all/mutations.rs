@@ -20,7 +20,7 @@ fn a_truncated_log_is_never_complete_with_missing_metrics_or_findings() {
         let whole = read(sample.format, &sample.text);
         for length in 0..sample.text.len() {
             let cut = read(sample.format, &sample.text[..length]);
-            // A cut list of findings leads to the same verdict if it contains at least one of them.
+            // A truncated list of findings leads to the same verdict if at least one finding remains.
             let findings = cut.findings.is_empty() == whole.findings.is_empty();
             let kept = cut.ended == whole.ended && cut.metrics == whole.metrics && findings;
             assert!(
@@ -66,7 +66,8 @@ fn exempted(text: &[u8], pattern: &str) -> BTreeSet<usize> {
     positions
 }
 
-/// Positions of the digits of a sample whose change leaves its reading unchanged. Every digit is changed.
+/// Changes each digit of a sample in turn, and returns the positions of the digits whose change does not affect the
+/// reading.
 fn without_effect(sample: &Sample) -> BTreeSet<usize> {
     let whole = read(sample.format, &sample.text);
     let mut changed = sample.text.clone();
@@ -81,8 +82,8 @@ fn without_effect(sample: &Sample) -> BTreeSet<usize> {
     positions
 }
 
-/// Each digit either changes the reading or has an exemption with its reason, and each exemption is needed: an unneeded one would hide
-/// digits of later samples.
+/// Each digit either changes the reading or has an exemption with its reason, and each exemption is needed: an unneeded exemption
+/// would apply to digits of later samples without a check.
 #[test]
 fn a_changed_digit_changes_the_reading_or_is_exempt() {
     let mut failures = Vec::new();
@@ -242,7 +243,7 @@ const UNITS_OF_NAMES: [(&str, &str, &str); 19] = [
     ("gemm", "achieved_tflops", "achieved_xflops"),
 ];
 
-/// Without the known unit the value is absent: it is never read in another one.
+/// Without the known unit the value is absent, because the parser must not read the value in another unit.
 #[test]
 fn a_value_whose_name_contains_the_unit_is_absent_with_another_unit() {
     for (format, unit, other) in UNITS_OF_NAMES {
@@ -288,8 +289,8 @@ fn each_unit_of_the_samples_is_replaced_by_an_unknown_one() {
             let changed = read(sample.format, text.replace(unit, other).as_bytes());
             let lost: Vec<_> = whole.metrics.iter().filter(|it| !changed.metrics.contains(it)).collect();
             let units: BTreeSet<_> = lost.iter().map(|metric| (format, metric.unit.to_string())).collect();
-            // A line that is read as a whole loses its values in all units. Otherwise several changed units do not show which of them is
-            // examined.
+            // A line that is read as a whole loses its values in all units. If other lines lose values of several units, the test cannot
+            // decide which unit the parser examines.
             let are_absent = lost.iter().all(|it| changed.metrics.iter().all(|other| other.name != it.name));
             if units.len() == 1 || are_absent || changed.ended != LogEnd::Complete {
                 replaced.extend(units);

@@ -157,7 +157,7 @@ fn every_format_has_a_sample_and_a_description() {
     }
 }
 
-/// A folder of another name would be read by no test.
+/// Samples in a folder of another name would not be tested.
 #[test]
 fn every_file_of_the_samples_is_a_sample_of_a_format() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples");

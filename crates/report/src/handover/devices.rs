@@ -38,7 +38,8 @@ pub(super) struct HandoverDevices(BTreeMap<Place, HandoverDevice>);
 impl HandoverDevices {
     pub(super) fn of(stories: &[Story<'_>]) -> Self {
         let mut all = Self(BTreeMap::new());
-        // Evidence first: it has serial number, bus id and index of each GPU, which identify the devices of the logs.
+        // Read the evidence before the logs: the serial number, bus id and index of each GPU identify the devices of
+        // the logs.
         for reading in stories.iter().flat_map(|story| readings(story)) {
             for gpu in reading.evidence.iter().flat_map(|node| &node.gpus) {
                 all.add(&gpu.subject);

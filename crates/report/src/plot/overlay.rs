@@ -1,4 +1,4 @@
-//! Bus bandwidth of two runs over message size, one over the other.
+//! Bus bandwidth of two runs over message size, in one chart.
 
 use verdict::compare::PointChange;
 

@@ -17,7 +17,7 @@ const ROWS: usize = 10;
 /// Maximum number of remarkable rows shown with priority; if all rows are remarkable, fewer suffice.
 const REMARKABLE: usize = 4;
 
-/// Columns that exist only in some tables and only on wide terminals.
+/// Optional columns: shown if the table has their values and the terminal is wide enough.
 #[derive(Clone, Copy)]
 struct Columns {
     times: bool,

@@ -84,7 +84,7 @@ fn the_measured_values_are_listed_with_the_serial_numbers_of_their_devices() {
     assert!(!missing.contains("serial S1") && !missing.contains("serial S2"), "{missing}");
 }
 
-/// A ceiling needs no direction of improvement, so the recipient sees the value that it bounds.
+/// A ceiling needs no direction of improvement, so the document lists the value that the ceiling bounds.
 #[test]
 fn a_metric_without_a_direction_is_listed_if_criteria_bound_it() {
     let metric = |name: &str, value| Metric {

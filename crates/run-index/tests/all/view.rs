@@ -126,7 +126,7 @@ async fn a_closed_run_is_folded_only_once() {
 }
 
 #[tokio::test]
-async fn damaged_segments_and_ledgers_hide_no_other_run() {
+async fn other_runs_are_listed_despite_damaged_segments_and_ledgers() {
     let world = IndexedLedger::with(1..200).await;
     world.view().all().await.unwrap();
     let segments = world.store.list("view/").await.unwrap();

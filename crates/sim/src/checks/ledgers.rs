@@ -74,12 +74,13 @@ fn sound(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     }
 }
 
-/// Once the rest of the budget only pays for the release of the cluster, the first entry without an event is the end of the run,
+/// Once the rest of the budget covers only the release of the cluster, the first entry without an event is the end of the run,
 /// or of the search for bad nodes if no check is left.
 fn budget(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     for (before, (_, record)) in run.states.iter().zip(run.records.iter().skip(1)) {
         let now = record.recorded_at;
-        // A conductor whose clock is behind the previous record decides at an earlier time than it records.
+        // If a conductor's clock is behind the previous record, the conductor decides by its own clock, and records
+        // the time of the previous record.
         let is_due = before.stops_at().is_some_and(|stop| stop < now) && before.recorded_at < now;
         let stops = match &record.entry {
             RecordEntry::Accepted { .. } | RecordEntry::OverBudget { .. } => true,
@@ -233,8 +234,8 @@ fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// A fact about a cluster that was not recorded at first may be recorded at the replay: clusters cost money
-/// after the run, and releasing an absent one is free.
+/// The replay may record facts about clusters that were not recorded before: such facts count after the end of the
+/// run, because clusters still cost money, and the release of an absent cluster costs none.
 fn about_money(evidence: &RunFiles, record: &str) -> bool {
     let record = evidence.objects.get(record).and_then(|body| serde_json::from_slice::<Record>(body).ok());
     record.is_some_and(|record| match record.entry {
@@ -250,7 +251,7 @@ fn replay(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (_, happening) in after {
         let effect = match happening {
             Happening::Stored { name } => name.starts_with("ledger/") && !about_money(evidence, name),
-            // The replay may also add the hours of such a record to the run's usage.
+            // The replay may also load a row with the hours of a cluster whose fact was recorded late.
             Happening::Loaded { load, .. } => !load.contains(".used."),
             Happening::BuildBegan { .. } | Happening::ClusterBegan { .. } | Happening::JobBegan { .. } => {
                 true

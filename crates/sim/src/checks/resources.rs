@@ -269,8 +269,8 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
             _ => {}
         }
         if let Some(run) = closings.get(&place) {
-            // A reported failure of a build is trusted; clusters are deleted only when the provider confirms
-            // it.
+            // A build that is reported as failed counts as ended; a cluster counts as deleted only when the provider
+            // confirms the deletion.
             let believed = |name: &str| evidence.lied_about(run) && !name.contains("-cluster-");
             for (name, _) in alive.iter().filter(|(name, other)| other == run && !believed(name)) {
                 found.push(Violation::new(CLOSED, format!("{run} is closed, but {name} exists")));

@@ -7,7 +7,7 @@ use cloudbuild::BuildStatus;
 use supervisor::BuildState;
 
 #[test]
-fn two_starts_of_one_build_run_it_once() {
+fn a_build_that_is_started_twice_runs_once() {
     let world = TestMachine::new();
     let request = world.build("echo ran >> $WORLD/counter; echo one > made");
     thread::scope(|scope| {
@@ -31,7 +31,7 @@ fn a_build_runs_only_its_first_request() {
 }
 
 #[test]
-fn a_supervisor_outlives_its_parent() {
+fn a_supervisor_continues_after_its_parent_ends() {
     let world = TestMachine::new();
     world.builds.start("b", &world.build("sleep 300")).unwrap();
     let supervisor = world.supervisor("b");
@@ -142,7 +142,7 @@ fn a_build_cancelled_while_it_runs_ends_with_all_its_processes() {
 }
 
 #[test]
-fn a_cancel_after_the_end_changes_nothing() {
+fn a_cancel_after_the_end_of_a_build_has_no_effect() {
     let world = TestMachine::new();
     world.builds.start("b", &world.build("true")).unwrap();
     assert_eq!(world.outcome("b").status, BuildStatus::Success);
@@ -165,7 +165,7 @@ fn cancelling_a_lost_build_ends_its_orphans() {
 }
 
 #[test]
-fn a_concurrent_start_and_cancel_end_quickly() {
+fn a_start_and_a_concurrent_cancel_return_quickly() {
     let world = TestMachine::new();
     let request = world.build("sleep 300");
     for number in 0..10 {

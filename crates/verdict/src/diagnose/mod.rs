@@ -115,7 +115,8 @@ fn network_causes(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: V
         Some(required) => used != BTreeSet::from([required]),
         None => socket && across,
     };
-    // A single node names a network without using it, unless a line shows that data is routed over it.
+    // On a single node NCCL names a network that it does not use, so the network counts only if a line shows data
+    // routed over it.
     let routed = clues.network(Sign::SocketRoute).is_some() && verdict != Verdict::Pass;
     if socket && (across || required.is_some() || routed) {
         let mut occurrences = clues.networks.get("Socket").cloned().unwrap_or_default();

@@ -114,8 +114,8 @@ fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Ve
 
 /// For each process, the probability of its count if the process were healthy: a small probability makes the process suspicious.
 ///
-/// `draws` is the number of draws. With `None` it is the sum of the counts of all processes that are not suspects yet, so that one bad rank
-/// does not hide the next.
+/// `draws` is the number of draws. With `None` it is the sum of the counts of all processes that are not suspects yet, so that a bad rank
+/// does not prevent the detection of the next one.
 fn chances(counts: &[usize], draws: Option<usize>) -> Vec<f64> {
     // Share of a healthy rank: a third more than uniform, because ranks differ (log writer, interrupts). The
     // union bound over ranks: several can have that share at once.

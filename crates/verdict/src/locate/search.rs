@@ -9,8 +9,8 @@ use super::plan::{
 };
 use super::{Located, Searched, Suspect};
 
-/// Maximum odds of a member if a hardware finding is the only evidence. Higher odds would name it without a test; lower ones save less than
-/// half of the tests.
+/// Maximum odds of a member if a hardware finding is the only evidence. Higher odds would name the member without a test; lower ones save
+/// less than half of the tests.
 const PRIOR_ODDS: f64 = 33.0;
 
 /// Maximum total doubt, as a multiple of the doubt per bad member.

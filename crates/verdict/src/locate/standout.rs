@@ -92,8 +92,7 @@ impl Standouts {
         let location: Vec<f64> = (0..self.longest.len()).map(usual_excess).collect();
         let centre = median(&mut location.clone());
         let spread = median(&mut location.iter().map(|at| (at - centre).abs()).collect::<Vec<_>>());
-        // In a large group, every process far above the median counts, so that two slow ranks do not hide
-        // each other.
+        // In a large group, every process far above the median counts, so that two slow ranks are both detected.
         let far = if location.len() < CROWD {
             f64::INFINITY
         } else {

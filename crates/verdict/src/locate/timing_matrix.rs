@@ -25,7 +25,7 @@ pub(super) struct Matrices<'a> {
 /// Tables are never mixed: rank 2 of another run may be another GPU.
 pub(super) fn matrices(reading: &Reading) -> Option<Matrices<'_>> {
     let usable = reading.tables.iter().filter_map(of_table);
-    // The first of several equal tables, so that the result is deterministic.
+    // Select the first of several equal tables, so that the result is deterministic.
     usable.reduce(|best, next| if next.iterations() > best.iterations() { next } else { best })
 }
 

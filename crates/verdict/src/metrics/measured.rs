@@ -205,7 +205,8 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Unit and range. Only judged metrics need a known unit.
+    /// Reports values with an unknown unit or outside the plausible range. Metrics that are not judged may have any
+    /// unit.
     pub(super) fn plausible(&self, found: &mut FoundReasons<'_>) {
         let name = &self.name;
         for metric in &self.metrics {

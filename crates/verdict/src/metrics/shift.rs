@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_subjects_neither_cause_nor_hide_a_shift() {
+    fn bad_subjects_neither_cause_nor_mask_a_shift() {
         let mut random = SplitMix64(7);
         let mut differences = pair(&mut random, 30, 0.0);
         differences[3] = -0.2;

@@ -58,7 +58,7 @@ fn every_degraded_run_fails() {
 }
 
 #[test]
-fn a_step_of_three_percent_is_found_in_the_first_run_that_has_it() {
+fn a_slowdown_of_three_percent_is_found_in_the_first_slow_run() {
     for run in 0..5 {
         let mut others = healthy();
         let mut slow = others.remove(run);
@@ -165,7 +165,7 @@ fn a_run_with_another_identity_is_not_compared() {
 }
 
 #[test]
-fn a_changed_setup_is_a_possible_cause_only_if_the_curve_changed_with_it() {
+fn a_changed_setup_is_a_possible_cause_only_if_the_curve_changed_too() {
     let baseline = learn(&healthy()).unwrap();
     let mut upgraded = real("healthy-2.log");
     upgraded.tables[0].nccl_version = Some("2.99.1".into());

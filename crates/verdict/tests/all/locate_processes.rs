@@ -186,7 +186,7 @@ fn plant(
 }
 
 #[test]
-fn a_starved_process_is_named() {
+fn a_process_without_processor_time_is_named() {
     for ranks in [3, 4, 8, 32] {
         let (right, wrong) = plant("starved", ranks, |seeded, slow, half| {
             for at in 0..half[0].len() {

@@ -118,7 +118,7 @@ fn a_failed_statement_of_the_program_fails_with_a_criterion_without_a_bound() {
 }
 
 #[test]
-fn a_slow_node_is_not_hidden_by_its_own_slowness() {
+fn a_slow_node_is_found_although_it_widens_the_spread() {
     // A mean and a standard deviation would accept GPU 3: it widens both.
     let sick = eight([100.0, 100.1, 100.0, 90.0, 100.0, 100.1, 100.0, 100.0]);
     let judgement = by(&sick, MetricCriterion { peers: Some(Peers::default()), ..criterion() });

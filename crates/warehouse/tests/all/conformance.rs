@@ -41,7 +41,7 @@ async fn load(warehouse: &Sqlite, id: &str, rows: &[MeasurementRow]) -> Result<u
 }
 
 #[tokio::test]
-async fn loads_survive_reopening_the_file() {
+async fn loads_are_kept_after_the_file_is_reopened() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("warehouse.sqlite");
     assert_eq!(load(&Sqlite::open(&path).unwrap(), "one", &[row(0), row(1)]).await.unwrap(), 2);

@@ -79,7 +79,7 @@ async fn a_load_is_recognized_by_another_loader() {
 }
 
 #[tokio::test]
-async fn the_successor_of_a_crashed_loader_adopts_its_jobs() {
+async fn another_loader_continues_the_jobs_of_a_crashed_loader() {
     let bed = BigQueryBed::with_pause(Duration::ZERO).await;
     let warehouse = bed.warehouse(BigQueryOptions { company: Duration::from_millis(300), ..hasty() });
     let loads: Vec<_> = ["a", "b", "c"].map(|run| (format!("{run}.1"), load(run, 2))).into();

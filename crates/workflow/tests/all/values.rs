@@ -318,7 +318,7 @@ fn every_shipped_schema_refuses_hostile_values() {
 
 /// The workflows of an existing and of a deployed cluster differ in the source of the cluster only.
 #[test]
-fn an_existing_a3_mega_is_measured_like_a_deployed_one() {
+fn an_existing_and_a_deployed_a3_mega_are_measured_alike() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
     let existing = resolve(&workflows.join("a3-mega-existing.yaml"), &[])
         .unwrap_or_else(|problems| panic!("{problems}"))

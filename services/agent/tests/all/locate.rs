@@ -31,7 +31,7 @@ struct PairsScheduler {
     refuses: Option<usize>,
     wrong: bool,
     mute: bool,
-    /// Loss code of pairs with a bad node.
+    /// Code with which the scheduler reports the loss of a pair with a bad node.
     lost: Option<&'static str>,
     /// Error code of polls of pairs with a bad node.
     fails: Option<&'static str>,
@@ -532,7 +532,7 @@ async fn a_late_submission_of_a_pair_does_not_start() {
     }
 }
 
-/// Another process ends the search during a step; the step is not notified.
+/// Another process ends the search during a step; the step receives no notification.
 #[tokio::test]
 async fn an_outdated_step_starts_no_pair() {
     for look in 1..20 {

@@ -409,7 +409,7 @@ async fn node_results(reached: Verdict, suspects: &[(&str, &str)]) -> Vec<NodeRe
 async fn the_results_of_nodes_name_the_suspects_of_the_verdict_and_the_nodes_that_passed() {
     let result =
         |node: &str, result, detail: &str| NodeResult { node: node.into(), result, detail: detail.into() };
-    // A program printed the name with a domain. Two reasons accuse the same node.
+    // A program printed the name with a domain. Two reasons name the same node.
     let suspects = [("n1.lab.example", "gpu 3: XID_79"), ("n1", "gemm")];
     assert_eq!(
         node_results(Verdict::Fail, &suspects).await,

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use super::{PATIENCE, Ref, Refs};
 
-/// `git ls-remote`, with git's own credentials.
+/// Reads refs by `git ls-remote`, with git's own credentials.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GitRefs;
 

@@ -5,7 +5,7 @@ use super::{PATIENCE, Ref, Refs};
 /// Maximum size of a list of refs, bytes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// `GET {url}/info/refs`, git's smart HTTP protocol.
+/// Reads refs by `GET {url}/info/refs` of git's smart HTTP protocol.
 pub struct HttpRefs {
     http: reqwest::Client,
     token: Option<String>,

@@ -21,7 +21,7 @@ pub use http::HttpRefs;
 
 use crate::{Gateway, StartError, github, start};
 
-/// Time for a webhook to arrive before polling reports its push.
+/// Maximum delay of a webhook; afterwards polling reports the push.
 const GRACE: Span = Span::from_secs(120);
 /// Timeout of reading a repository's refs.
 const PATIENCE: Duration = Duration::from_secs(60);

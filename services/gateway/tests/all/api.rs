@@ -260,7 +260,7 @@ async fn the_openapi_description_matches_the_routes() {
     }
 }
 
-/// The next steps in errors are requests that exist.
+/// Requests that an error names as the next step must exist.
 #[tokio::test]
 async fn each_request_that_an_error_names_is_in_the_openapi_description() {
     let (_, document) = Front::new(&[("w", OPEN)]).get("/api/v1/openapi.json").await;

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::support::{JudgedLogs, declared};
 
-/// The judge's answer for one node whose log has these GPUs.
+/// The fact that the judge publishes for one node whose log has these GPUs.
 async fn judged(node: Node, gpus: std::ops::Range<u32>, criterion: MetricCriterion) -> Value {
     judged_in(Arc::default(), "higher", (node, gpus, criterion)).await
 }
 
-/// The answer, with the artefacts in `store`. `better`: the direction that the declaration of the format states.
+/// The same fact, with the artefacts in `store`. `better`: the direction that the declaration of the format states.
 async fn judged_in(
     store: Arc<MemoryStore>,
     better: &str,

@@ -40,7 +40,7 @@ async fn judged(store: &Arc<MemoryStore>, logs: &Logs) -> MeasurementsFile {
     measurements::write(&artefacts, &judging, &document).await.unwrap().unwrap()
 }
 
-/// The loaded rows, and the loader's answer.
+/// The loaded rows, and the fact that the loader publishes.
 async fn loaded(
     store: &Arc<MemoryStore>,
     logs: &Logs,
@@ -51,7 +51,7 @@ async fn loaded(
     (warehouse.rows(RUN).await.unwrap(), answer)
 }
 
-/// The answer of a loader with this warehouse. `(check, measurements)`: the name of the check, and its stored measurements.
+/// The fact that a loader with this warehouse publishes. `(check, measurements)`: the name of the check, and its stored measurements.
 async fn load_into(
     warehouse: Arc<dyn Warehouse>,
     store: &Arc<MemoryStore>,

@@ -1,4 +1,4 @@
-//! From facts to delivered notices, with a fake sender and a manual clock.
+//! Tests all steps from a fact to a delivered notice, with a fake sender and a manual clock.
 
 use std::sync::Arc;
 

@@ -40,7 +40,7 @@ pub struct Objects {
     created: Vec<(String, String)>,
 }
 
-/// The time in the API's format.
+/// The current time in the API's format.
 pub fn now() -> String {
     Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -74,7 +74,7 @@ pub struct Session {
     pub body: BytesMut,
     /// Metadata of the created object; `None` until the upload is complete.
     pub done: Option<Value>,
-    /// Time of the first request.
+    /// Start time of the upload.
     pub began: Instant,
 }
 
@@ -84,7 +84,7 @@ pub struct Bucket {
     pub objects: BTreeMap<String, Object>,
     /// Time of the last write by name.
     pub touched: HashMap<String, Instant>,
-    /// Retention: objects cannot be removed or replaced for this time.
+    /// Retention period: an object cannot be removed or replaced before its end.
     pub retention: Duration,
     /// Notification settings of buckets.
     pub notifications: Vec<Value>,
@@ -248,8 +248,8 @@ impl StorageState {
         }
     }
 
-    /// Names with `prefix` that are not less than `startOffset`, in pages; with a delimiter, names
-    /// beyond the next one are folded. Each page that is not the last is followed by an empty one, which Cloud Storage permits.
+    /// Names with `prefix` that are not less than `startOffset`, in pages; with a delimiter, names are folded at the first delimiter
+    /// after the prefix. Each page that is not the last is followed by an empty one, which Cloud Storage permits.
     ///
     /// # Errors
     /// Returns an error if the bucket is absent or a number is invalid.

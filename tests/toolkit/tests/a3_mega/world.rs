@@ -51,7 +51,7 @@ pub fn wanted() -> BTreeMap<String, String> {
 }
 
 impl ToolkitHost {
-    /// Orders the cluster of a workflow, with the user's parameters and these additional values.
+    /// Requests the cluster of a workflow, with the user's parameters and these additional values.
     pub fn new(workflow: &str, more: &[(&str, &str)]) -> Self {
         let (root, cloud) = (tempfile::tempdir().unwrap(), Cloud::new().unwrap());
         let path = repository("workflows").join(workflow);

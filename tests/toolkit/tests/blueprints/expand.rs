@@ -33,11 +33,12 @@ pub fn modules(blueprint: &Value) -> Vec<&Value> {
 /// Expands `modules` with the variables `vars` of a deployment. `known`: the toolkit's module declarations.
 pub fn expand(modules: &[&Value], vars: &Map<String, Value>, known: &Value) -> Expanded {
     let mut expanded = Expanded::default();
-    // As `validateVars` in pkg/config/validate.go of cluster-toolkit v1.39.0.
+    // Applies the rule of `validateVars` in pkg/config/validate.go of cluster-toolkit v1.39.0.
     let null = vars.iter().filter(|(_, value)| value.is_null());
     expanded.problems.extend(null.map(|(name, _)| format!("vars: {name} was not set")));
     expanded.problems.extend(labels(vars));
-    // As `testDeploymentVariableNotUsed` in pkg/validators/validators.go. The toolkit itself uses the deployment's name and labels.
+    // Applies the rule of `testDeploymentVariableNotUsed` in pkg/validators/validators.go. The toolkit itself uses the deployment's name
+    // and labels.
     let text = modules.iter().map(ToString::to_string).collect::<String>();
     let is_used = |name: &str| {
         let reference = Regex::new(&format!(r"\bvars\.{name}\b")).expect("a name is a pattern");

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const LIFE: Span = Span::from_secs(600);
 
-/// The provider's resources are the files in the folder `there`.
+/// A simulated provider: each file in the folder `there` is a resource.
 struct FolderDeployment {
     root: TempDir,
     clock: Arc<ManualClock>,

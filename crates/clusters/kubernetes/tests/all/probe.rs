@@ -99,7 +99,7 @@ async fn a_queue_is_read_in_a_version_that_is_served() {
         bed.api.serve_kueue(versions);
         assert_eq!(bed.nodes(json!({"queue": "a4"})).await, ["n1", "n2"], "{versions:?}");
     }
-    // Versions of Kueue before 0.14 served Topology alone as v1alpha1.
+    // Versions of Kueue before 0.14 served only the kind Topology as v1alpha1.
     bed.api.serve_kueue(&["v1alpha1"]);
     let why = bed.refused(json!({"queue": "a4"})).await;
     assert!(why.code == "NOT_INSTALLED" && why.message.contains("v1beta2 or v1beta1"), "{}", why.message);

@@ -47,7 +47,8 @@ async fn a_program_of_each_node_runs_once_in_each_pod() {
     }
 }
 
-/// The pods of the stand-in share one address, so only one of them can have an ssh server: it reaches itself, and has no partner.
+/// The pods of the stand-in share one address, so only one pod can have an ssh server: this pod connects to itself and has no
+/// partner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_of_pairs_is_started_by_ssh_with_any_launcher_of_ranks() {
     let argv = ["true", "{peer}"].map(str::to_owned).into();
@@ -103,8 +104,8 @@ fn has_ssh_server() -> bool {
     has
 }
 
-/// One pod that reaches itself by a real ssh, with the job's own keys. Only `mpirun` is simulated: it prints its arguments,
-/// and starts the ranks' script once.
+/// One pod that connects to itself by real ssh, with the job's own keys. Only `mpirun` is simulated: it prints its
+/// arguments, and starts the ranks' script once.
 #[tokio::test(flavor = "multi_thread")]
 async fn mpi_pods_connect_over_ssh_before_the_benchmark() {
     if !has_ssh_server() {

@@ -59,7 +59,7 @@ async fn broken_connections_neither_lose_nor_duplicate_lines() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stored_lines_survive_log_rotation() {
+async fn stored_lines_are_kept_after_log_rotation() {
     let bed = KubernetesBed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("rotates", json!({"nodes": 1})));

@@ -79,7 +79,7 @@ async fn impossible_jobs_are_refused_with_slurms_reason() {
         let mut job = bed.job(name, "true");
         job.cluster = bed.cluster_with(change);
         let submitted = jobs.submit(&job).await;
-        // 22.05 accepts a job that is too large and never starts it; 24.11 rejects it.
+        // Slurm 22.05 accepts a job that is too large and never starts the job; Slurm 24.11 rejects it.
         let refused = match submitted {
             Err(service::PortError::Permanent(failure)) => failure,
             Err(other) => panic!("{name}: {other:?}"),
@@ -108,7 +108,7 @@ async fn the_reason_for_waiting_is_in_the_output() {
     let waiting = bed.folder("waits").join("output/waiting.log");
     let begun = std::time::Instant::now();
     let text = || std::fs::read_to_string(&waiting).unwrap_or_default();
-    // Slurm sets the reason in its next scheduling cycle, and has several names for this one.
+    // Slurm sets the reason in its next scheduling cycle, and uses several names for the reason of this test.
     let words = ["UnavailableNodes", "Resources", "DRAINED", "ReqNodeNotAvail"];
     while !words.iter().any(|word| text().contains(word)) {
         assert_eq!(jobs.poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);

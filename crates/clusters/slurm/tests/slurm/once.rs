@@ -81,7 +81,8 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     );
 }
 
-/// The controller's answer is older than the start: it lists the job as waiting, and the claim exists when the marks are read.
+/// The controller's response is older than the start of the job: the response lists the job as waiting, and the claim exists
+/// when the marks are read.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_job_that_starts_during_a_request_continues() {
@@ -138,7 +139,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
             submission.abort();
             match submission.await {
                 Err(_) => cut_first += u32::from(attempt == 0),
-                // Only the first call submits: later ones find the job and are shorter.
+                // Measure only the first call, which submits the job: later calls find the job and take less time.
                 Ok((_, took)) if attempt == 0 => whole = took,
                 Ok(_) => {}
             }

@@ -98,7 +98,7 @@ impl Book {
         ignored
     }
 
-    /// Owed commands, as `stage.attempt.verb`.
+    /// Pending commands, as `stage.attempt.verb`.
     pub fn owes(&self) -> Vec<String> {
         let short = |id: CommandId| id.to_string().split_once('.').map(|(_, rest)| rest.to_owned()).unwrap();
         owed(&self.state, self.now).into_iter().map(|owed| short(owed.command.id)).collect()
@@ -137,7 +137,7 @@ pub fn ready(workflow: Workflow) -> Book {
     book
 }
 
-/// Confirms all owed commands until the run closes. No job may be started.
+/// Records the expected fact for each pending command until the run closes. No job may be started.
 pub fn finish(book: &mut Book) {
     for _ in 0..20 {
         for owed in book.owes() {

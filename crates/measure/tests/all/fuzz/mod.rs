@@ -1,5 +1,5 @@
 //! Random damage to the samples of every format, with fixed seeds. `cargo +nightly fuzz run read` in `crates/measure/fuzz` checks the
-//! same property without an end and with feedback from the compiler.
+//! same property indefinitely, guided by code coverage.
 
 #![expect(clippy::disallowed_methods, reason = "tests read files and a variable")]
 

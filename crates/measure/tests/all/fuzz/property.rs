@@ -1,7 +1,7 @@
 //! The property that cargo-fuzz and the unit tests check with the same function.
 
-/// Reads any bytes and checks the properties of every reading. The first byte selects the format, and a byte beyond the formats its
-/// detection; the second one is the number of bytes that each request for more input returns.
+/// Reads any bytes and checks the properties of every reading. The first byte selects the format, or its detection if no format has
+/// this number; the second byte is the number of bytes that each read returns.
 ///
 /// # Panics
 ///

@@ -44,7 +44,7 @@ pub fn answers() -> Vec<Event> {
     good_run::happy().into_iter().map(|fact| event(worker(&fact), fact)).collect()
 }
 
-/// The worker that publishes a fact.
+/// Name of the worker that publishes this fact.
 fn worker(fact: &Fact) -> &'static str {
     match fact.stage() {
         Some(Stage::Image) => "builder",

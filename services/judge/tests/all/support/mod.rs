@@ -1,4 +1,4 @@
-//! Logs of the cases, and the judge's answer for given logs.
+//! Logs of the cases, and the fact that the judge publishes for given logs.
 use std::{fs, path::Path, sync::Arc};
 
 use judge::Judge;
@@ -41,7 +41,7 @@ pub struct JudgedLogs {
 }
 
 impl JudgedLogs {
-    /// Payload of the judge's answer; the artefacts are in `store`.
+    /// Payload of the fact that the judge publishes; the artefacts are in `store`.
     pub async fn answer(self, store: Arc<MemoryStore>) -> Value {
         let artefacts = Artefacts::new(store.clone());
         let id: CommandId = "gpus-1.logs.1.start".parse().unwrap();

@@ -143,7 +143,7 @@ async fn say(answer: Answer) -> Response {
             response
         }
         Answer::Hangs => std::future::pending().await,
-        // A panic in a handler ends the connection without an answer.
+        // A panic in a handler ends the connection without a response.
         Answer::Breaks => panic!("injected fault"),
     }
 }

@@ -46,7 +46,7 @@ fn name(request: &ParsedRequest, metadata: &Map<String, Value>) -> Result<String
     name.filter(|name| !name.is_empty()).map(str::to_owned).ok_or((400, "Required object name".to_owned()))
 }
 
-/// Metadata from request headers.
+/// Copies the checksums in the request's headers into the metadata.
 fn announced(request: &ParsedRequest, metadata: &mut Map<String, Value>) {
     for hash in request.header("x-goog-hash").split(',') {
         if let Some((kind, value)) = hash.trim().split_once('=') {
