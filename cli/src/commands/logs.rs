@@ -111,7 +111,7 @@ impl RowLimit {
 fn take(left: &mut usize, count: usize, log: &Path, (most, what): (usize, &str)) -> Result<(), CliError> {
     *left = left.checked_sub(count).ok_or_else(|| {
         CliError::usage(format!(
-            "{}: {count} {what} more exceed the maximum of {most} {what} in all logs together; name fewer logs",
+            "{}: {count} more {what} exceed the maximum of {most} {what} in all logs together; name fewer logs",
             log.display()
         ))
     })?;

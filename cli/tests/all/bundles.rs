@@ -42,7 +42,7 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
     let (code, message) = verify(&["run.tar"]);
     assert!(code == Some(0) && message.contains("any key can sign"), "{message}");
     let (code, message) = verify(&["run.tar", "--key", "other.pub"]);
-    assert!(code == Some(1) && message.contains("untrusted key"), "{message}");
+    assert!(code == Some(1) && message.contains("not with the trusted key"), "{message}");
 
     // A device or a pipe is neither replaced nor opened.
     assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());

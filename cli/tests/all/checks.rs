@@ -80,7 +80,7 @@ fn each_check_has_its_own_verdict_and_the_cluster_is_started_once() {
     let unknown = one("e");
     let stderr = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!(
-        (unknown.status.code(), stderr.contains("no check `e`: a, b, c, d")),
+        (unknown.status.code(), stderr.contains("no check `e`: its checks are a, b, c, d")),
         (Some(64), true),
         "{stderr}"
     );

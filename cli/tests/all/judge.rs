@@ -481,7 +481,7 @@ fn logs_that_would_exhaust_memory_are_refused() {
         let mut stderr = String::new();
         std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
         assert_eq!(status.code(), Some(64), "{stderr}");
-        assert!(stderr.contains("2.log: its 20000 rows") && stderr.contains("fewer logs"), "{stderr}");
+        assert!(stderr.contains("2.log: 20000 more rows") && stderr.contains("fewer logs"), "{stderr}");
         assert!(most > 0 && most <= 72 * 1024, "{most} KiB");
     }
     assert!(!Path::new(&save).exists());

@@ -129,7 +129,7 @@ fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metri
     assert!(String::from_utf8(output.stderr).unwrap().contains("`hpl.time` is not a metric of pairs"));
     let unnamed = file("one.json", &write_lat(2.0));
     let (output, _) = locate(&[unnamed]);
-    assert!(String::from_utf8(output.stderr).unwrap().contains("name the file after them"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("name the file after its two nodes"));
 
     // A declaration reads the log of a check with `every: pair`.
     let rules = file(

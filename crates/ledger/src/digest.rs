@@ -55,6 +55,7 @@ pub struct Digester<R> {
 }
 
 impl<R> Digester<R> {
+    /// A digester of all bytes that are read from `inner` through it.
     pub fn new(inner: R) -> Self {
         Self { inner, sums: Sums::default() }
     }

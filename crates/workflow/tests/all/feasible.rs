@@ -153,7 +153,7 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
         ),
         (
             (DEPLOYED, CRITERIA, &["cost.node_hour=88", "cost.budget=2"]),
-            "--set: cost.budget: 2.00 pays for 40s 909ms of 2 nodes at 88.00 an hour; a run is stopped 2m (limits.grace) before that, so no run could start",
+            "--set: cost.budget: 2.00 pays for 40s 909ms of 2 nodes at 88.00 an hour; a run is stopped 2m (limits.grace) before that, so no run could start; raise the budget, or lower limits.grace",
         ),
         (
             (DEPLOYED, CRITERIA, &["cluster.rent.deployed.slurm.nodes=4"]),
