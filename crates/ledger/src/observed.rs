@@ -40,7 +40,7 @@ pub struct ObservedStore {
 }
 
 impl ObservedStore {
-    /// Reports the requests to `inner`.
+    /// Forwards each request to `inner`, and reports it to `on`.
     pub fn new(inner: Arc<dyn Store>, on: OnRequest) -> Self {
         Self { inner, on }
     }

@@ -152,7 +152,7 @@ impl TextReader {
         let gap = if joined { Gap::Output } else { Gap::Blanks };
         let filled = context.fill(&mut partial, line.rest, at, gap);
         if partial.filled == 0 && !interleaved::TYPES.contains(&partial.row.dtype.as_str()) {
-            // The line is no row without a known type: many other lines also begin with two numbers and a word.
+            // Without a known data type the line is not a row: many other lines also begin with two numbers and a word.
             return None;
         }
         let kept = line.ended || (partial.filled > 0 && context.adds_up(line.rest, at, &partial, gap));

@@ -201,7 +201,7 @@ pub fn markdown(pair: RunPair<'_>) -> String {
         out += &format!("| {size} | {} | {a} | {b} | {slower} |\n", placement(point));
     }
     if skipped > 0 {
-        out += &format!("\n{} more of smaller sizes.\n", text::count(skipped as u64, "point"));
+        out += &format!("\n{} of smaller sizes omitted.\n", text::count(skipped as u64, "point"));
     }
     if let Some(rest) = unmatched(found) {
         out += &format!("\n{rest}.\n");

@@ -19,8 +19,8 @@ pub struct StatedGpus {
 }
 
 impl StatedGpus {
-    /// The stated GPUs of a check that starts its program for each `every`; `None` if the settings state no number for any
-    /// node, or if the program measures pairs of nodes.
+    /// The stated GPUs of a check whose program starts once for each node or rank (`every`); `None` if the settings state no number of
+    /// GPUs for any node, or if the program measures pairs of nodes.
     ///
     /// A program that is started for each rank measures at most one GPU for each rank.
     pub fn of(cluster: &Cluster, every: Every) -> Option<Self> {

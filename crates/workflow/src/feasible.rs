@@ -294,7 +294,7 @@ impl FeasibilityFindings {
             let needed = Span(limits.cluster.0.saturating_add(soak.duration.0));
             if needed > limits.lease {
                 let message = format!(
-                    "{} is shorter than the soak, {} after up to {} for the cluster; write more than {needed}",
+                    "{} is shorter than the soak ({}) and limits.cluster ({}) together; write more than {needed}",
                     limits.lease, soak.duration, limits.cluster
                 );
                 self.error("limits.lease", message);

@@ -134,8 +134,8 @@ impl Conductor {
 
     /// Wakes every open run.
     ///
-    /// # Errors
-    /// Returns an error if a wake-up is incomplete: the first one, after all runs were woken.
+    /// # Errors Returns an error if the open runs cannot be listed. If wake-ups fail, the other runs are still woken, and the first error
+    /// is returned.
     pub async fn tick(&self) -> Result<(), WakeError> {
         let mut first = Ok(());
         let open = self.ledger.open_runs().await?;

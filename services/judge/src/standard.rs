@@ -195,11 +195,15 @@ fn without_past(missing: &[String], learned: usize) -> Option<Reason> {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    let text = format!(
-        "{} of {} have fewer than {FEWEST} passed runs and are not compared with their past: {named}{more}",
-        missing.len(),
-        count((missing.len() + learned) as u64, "value")
-    );
+    let of = count((missing.len() + learned) as u64, "value");
+    let text = match missing.len() {
+        1 => format!(
+            "1 of {of} has fewer than {FEWEST} passed runs and is not compared with its past: {named}"
+        ),
+        several => format!(
+            "{several} of {of} have fewer than {FEWEST} passed runs and are not compared with their past: {named}{more}"
+        ),
+    };
     let weighs = Verdict::Pass;
     (!missing.is_empty()).then(|| Reason { code: "PAST_INCOMPLETE".to_owned(), weighs, text })
 }
@@ -422,7 +426,7 @@ mod tests {
         assert_eq!(
             reason(&judgement, "PAST_INCOMPLETE"),
             Some(
-                "1 of 5 values have fewer than 5 passed runs and are not compared with their past: hpl.gflops of node n50"
+                "1 of 5 values has fewer than 5 passed runs and is not compared with its past: hpl.gflops of node n50"
             )
         );
         // Fewer than half of the values have earlier measurements.

@@ -185,7 +185,7 @@ pub struct Plugin {
     pub image: String,
     /// Command of the container, with its arguments.
     pub command: Vec<String>,
-    /// Path at which the benchmark finds the contents of the plugin's `/plugin`.
+    /// Mount path of the plugin's `/plugin` in the benchmark container.
     pub folder: String,
 }
 

@@ -73,7 +73,7 @@ fn runs_on_one_level_have_no_change_and_one_run_has_no_series() {
 }
 
 #[test]
-fn external_names_have_no_effect() {
+fn external_names_are_escaped() {
     let page = series(&factors(18), "<script>alert(1)</script>\"'");
     assert!(!page.contains("<script>") && page.contains("&lt;script&gt;"), "{page}");
 }

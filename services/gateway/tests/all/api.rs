@@ -20,7 +20,7 @@ async fn a_repeated_key_returns_the_same_run_and_another_request_under_it_is_ref
     let wish = json!({"workflow": "w", "set": {"limits.job": "5m"}});
     let (status, first) = front.post("/api/v1/runs", Some("k"), wish.clone()).await;
     assert_eq!((status, &first["new"]), (202, &json!(true)), "{first}");
-    // After a changed file, a restart and a day, the key still returns the started run.
+    // After a change of the file and a restart, the key still returns the started run.
     front.write("w", "parameters: [limits.job]\nlimits: {attempts: 7}\n");
     front.restart();
     let again = front.post("/api/v1/runs", Some("k"), wish.clone()).await;

@@ -15,7 +15,7 @@ use crate::{
     secrets::{SecretOrigin, SecretText},
 };
 
-/// Version of GitHub's REST API that requests name.
+/// Version of GitHub's REST API, sent in the header of each request.
 const VERSION: &str = "2022-11-28";
 /// GitHub's maximum length of a summary or text, characters.
 const LONGEST: usize = 65_535;

@@ -1,4 +1,4 @@
-//! `burnin-notifier` as a process: its environment, and an event and a chore over folders.
+//! Tests `burnin-notifier` as a process: errors in its environment, `/about`, and the periodic task over folders.
 
 use test_support::program::{Served, program, refuses};
 

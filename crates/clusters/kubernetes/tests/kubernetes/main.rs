@@ -184,7 +184,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
 }
 
 #[tokio::test]
-async fn the_pods_deadline_includes_the_time_that_they_are_kept() {
+async fn the_deadline_of_pods_includes_their_retention_period() {
     let bed = KubernetesBed::up("true").await;
     let life = |more| {
         let job = bed.job("life", more);
