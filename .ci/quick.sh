@@ -9,18 +9,21 @@ export CARGO_TERM_COLOR=never
 found=$(cargo metadata --no-deps --format-version 1 --offline | python3 -c '
 import json, sys
 room = sys.argv[1]
-packages = json.load(sys.stdin)["packages"]
+metadata = json.load(sys.stdin)
+packages, tests = metadata["packages"], metadata["workspace_root"] + "/tests/"
 names = [package["name"] for package in packages]
 if room not in names:
     sys.exit(f"unknown package {room!r}; expected one of {chr(44).join(sorted(names))}")
 direct = [package for package in packages if package["name"] != room and any(it["name"] == room for it in package["dependencies"])]
-crossing = {package["name"] for package in direct if "/tests/" in package["manifest_path"]}
+crossing = {package["name"] for package in direct if package["manifest_path"].startswith(tests)}
 print(room, *sorted({package["name"] for package in direct} - crossing))
 print(*sorted(crossing))
 ' "$room")
 read -ra packages <<<"${found%%$'\n'*}"
 echo "=== ${packages[*]}"
-[[ -z ${found#*$'\n'} ]] || echo "not tested, because they cross rooms and have gates of their own: ${found#*$'\n'}"
+# Most packages have no second line.
+crossing=$(sed -n 2p <<<"$found")
+[[ -z $crossing ]] || echo "not tested, because they cross rooms and have gates of their own: $crossing"
 cargo fmt --all
 filter=
 for package in "${packages[@]}"; do filter+="${filter:+ | }package($package)"; done
