@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE=1
 python3 tests/delivery/costs.py
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# The parts run in parallel, because the procedures are one long sequence.
+# The parts run in parallel, because the part `procedures` is one long sequence of steps.
 parts=()
 part() {
   "${@:2}" >"$folder/$1" 2>&1 &

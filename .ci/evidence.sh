@@ -1,8 +1,8 @@
 # Sourced by gates that run a benchmark on simulated machines.
 
 # Runs the workflow $2 with the command `burnin` (an array), the data folder $1 and the arguments $3... under criteria that require hardware
-# evidence. The machines have no GPU: the run must be inconclusive, and the stored evidence of each of its four nodes must have the settings
-# of the node, and state the missing parts before and after the job.
+# evidence. The machines have no GPU, so the run must be inconclusive. The stored evidence of each of the four nodes must contain the node's
+# settings and list the parts missing before and after the job.
 evidence_of_each_node() {
   local data=$1 code=0
   timeout 200 "${burnin[@]}" run "$2" "${@:3}" --data "$data" --set benchmark.criteria=criteria/correct-data-evidence.yaml \

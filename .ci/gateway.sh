@@ -46,7 +46,7 @@ while True:
             break
     except urllib.error.HTTPError as error:  # the run is not recorded yet
         assert error.code == 404, error
-    assert time.monotonic() < until, "timeout: the run is not closed"
+    assert time.monotonic() < until, "timeout: the run is not closed after 60 s"
     time.sleep(0.1)
 print(run)
 PY

@@ -39,7 +39,7 @@ echo "a run that locates the host with a slow link"
 . "$BED_DIR/up" # prefix
 for link in "$prefix-h3 eth0" "$prefix-sw ph3"; do
   read -r namespace device <<<"$link"
-  # The limit is far below the rate of unshaped links: with other gates on the processors, those reach a tenth of their idle rate.
+  # The limit is far below the rate of unshaped links: while other gates run, unshaped links reach a tenth of their idle rate.
   tc -n "$namespace" qdisc replace dev "$device" root tbf rate 10mbit burst 64kb latency 1s
 done
 sed 's/size_bytes: 4M/size_bytes: 1M/' tests/testbed/links/criteria.yaml >"$bed/workflows/criteria/links.yaml"
@@ -58,7 +58,7 @@ grep -F "bad node: $bad, " "$bed/report"
 tc -n "$prefix-h3" qdisc del dev eth0 root
 tc -n "$prefix-sw" qdisc del dev ph3 root
 
-echo "a soak on the hosts, across a kill"
+echo "a soak on the hosts that is killed and resumed"
 . .ci/soak.sh
 soak_across_a_kill "$bed/soak" "$bed/workflows/hosts.yaml" "${settings[@]}"
 

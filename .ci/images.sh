@@ -42,8 +42,7 @@ for service in "${services[@]}"; do
   [[ $profile != dist ]] || ((size <= 30000000)) || { echo "$service: expected at most 30000000 bytes, found $size"; exit 1; }
 done
 
-# Skips starting the images. They are already built, so with profile `dist` the script succeeds; otherwise the gate counts
-# as skipped.
+# Skips starting the images. They are already built, so with profile `dist` the script succeeds; otherwise the gate is reported as skipped.
 without() {
   echo "skipped: starting the images, because $*"
   [[ $profile == dist ]] || exit 77
@@ -54,7 +53,7 @@ unshare --mount true 2>/dev/null || without "mounts are not allowed"
 type -P python3 >/dev/null || without "python3 is missing"
 for service in "${services[@]}"; do
   root=$images/$service
-  # Without environment variables a service must report all missing ones.
+  # A service without environment variables must report every missing variable.
   status=0
   output=$(env -i /usr/sbin/chroot "$root" /service 2>&1) || status=$?
   [[ $status == 64 && $output == *BURNIN_AUTH* && $output == *BURNIN_PROJECT* ]] ||

@@ -38,7 +38,7 @@ without() { echo "skipped: complete runs on nodes with real pods, because $*"; e
 for part in kube-scheduler kubelet jobset kueue webhooks/jobset.yaml webhooks/kueue.yaml; do
   [[ -e $KUBERNETES/$part ]] || without "$KUBERNETES/$part is missing"
 done
-type -P apt-get dpkg-deb >/dev/null || without "its images are built from Debian packages, which need apt-get and dpkg-deb"
+type -P apt-get dpkg-deb >/dev/null || without "the nodes' images are built from Debian packages, which needs apt-get and dpkg-deb"
 if ! type -P containerd runc python3 >/dev/null || [[ ! -e /usr/lib/cni/bridge ]]; then
   packages=(containerd runc containernetworking-plugins python3-minimal)
   { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Tests the Debian package on a separate simulated host (an overlay over this one): install, start as the unit does, upgrade with changed
-# configuration, remove and purge. The package has the development build; packaging/release.sh makes the real one.
+# Tests the Debian package on a separate simulated host (an overlay over this one): install, start with the unit's user, folders, variables
+# and command line, upgrade with changed configuration, remove and purge. The package contains the development build; packaging/release.sh
+# builds the package for releases.
 set -euo pipefail
 skip() { echo "skipped: the Debian package, because $*"; exit 77; }
 [[ $(id -u) == 0 ]] || skip "dpkg and mounts need root"

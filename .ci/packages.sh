@@ -5,7 +5,7 @@ packages_of() {
   case $1 in
     dashboard) echo chromium chromium-driver ;;
     hosts) echo openmpi-bin openssh-server openssh-client iproute2 util-linux procps sudo python3 ;;
-    # Executes an example of docs/TRIGGERS.md. Debian's Go has its standard library compiled.
+    # Executes an example of docs/TRIGGERS.md. Debian's Go package contains the compiled standard library.
     rehearsal) echo golang-go ;;
     slurm) echo slurm-wlm slurmdbd munge iproute2 util-linux mariadb-server ;;
     ansible)
@@ -15,7 +15,7 @@ packages_of() {
   esac
 }
 
-# Installs the packages $1...; returns an error if that is not possible.
+# Installs the packages $1...; returns an error if the installation fails.
 install_packages() {
   [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null || return
   export DEBIAN_FRONTEND=noninteractive

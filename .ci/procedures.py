@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```|((?:^    \S[^\n]*\n|^   
 
 
 def blocks(text):
-    """Fenced blocks, and indented ones of three lines or more."""
+    """Fenced code blocks, and indented code blocks of three lines or more."""
     for found in BLOCK.finditer(text):
         lines = (found.group(1) or found.group(2)).strip().splitlines()
         yield "\n".join(line.strip() for line in lines)

@@ -5,7 +5,7 @@
 set -euo pipefail
 shopt -s nullglob
 [[ -n ${_REGISTRY:-} ]] || { echo "_REGISTRY is empty: nothing is pushed"; exit 0; }
-# A tag is only for people: services run by digest. Two builds of a commit have two tags.
+# Tags are for people only: services are deployed by digest. Two builds of one commit have different tags.
 tag=${COMMIT_SHA:-local}-${BUILD_ID:-$(date +%s)}
 pushed=target/images/pushed.txt
 values=

@@ -21,12 +21,12 @@ print(*sorted(crossing))
 ' "$room")
 read -ra packages <<<"${found%%$'\n'*}"
 echo "=== ${packages[*]}"
-# Most packages have no second line.
+# The second line is empty for most packages: no package below tests/ depends on them.
 crossing=$(sed -n 2p <<<"$found")
-[[ -z $crossing ]] || echo "not tested, because they cross rooms and have gates of their own: $crossing"
+[[ -z $crossing ]] || echo "not tested, because these packages test several rooms and have separate gates: $crossing"
 cargo fmt --all
 filter=
 for package in "${packages[@]}"; do filter+="${filter:+ | }package($package)"; done
 . .ci/built.sh
-# Tests of complete runs wait for half of their time, so more of them run at once than in the gate `unit`, beside which other gates run.
+# Tests of complete runs wait for half of their time. The gate `unit` starts fewer at a time, because other gates run in parallel with it.
 cargo nextest run "${built[@]}" --profile quick -E "$filter" --test-threads "$((2 * $(nproc)))"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Rolls out the images that .ci/push.sh pushed, or those of another list: `rollout.sh [FILE]`. Keep the list of a good rollout:
-# `rollout.sh FILE` with that list rolls back. Needs gcloud. Terraform alone creates services: `gcloud run services update` would
-# create an absent one, without its environment. Environment: _REGISTRY (empty: nothing is rolled out), _REGION.
+# Rolls out the images that .ci/push.sh pushed, or the images in another list: `rollout.sh [FILE]`. Keep the list of a good rollout:
+# `rollout.sh FILE` with that list rolls back. Needs gcloud. Only Terraform creates services: `gcloud run services update` would create an
+# absent service without its environment. Environment: _REGISTRY (empty: nothing is rolled out), _REGION.
 set -euo pipefail
 [[ -n ${_REGISTRY:-} ]] || { echo "_REGISTRY is empty: nothing is rolled out"; exit 0; }
 list=${1:-target/images/pushed.txt}
@@ -13,7 +13,7 @@ roll_out() {
     return
   fi
   gcloud run services update "$1" --region "$_REGION" --image "$2" --quiet
-  # After a rollback to one revision, new ones receive no traffic.
+  # After a rollback to one revision, new revisions receive no traffic.
   gcloud run services update-traffic "$1" --region "$_REGION" --to-latest --quiet
 }
 while read -r service image; do

@@ -46,13 +46,13 @@ for accounts in 0 1; do
     exit 1
   fi
   if [[ $accounts == 0 ]]; then
-    echo "idle nodes: measured while they are idle; exit code 4 while another job has them"
+    echo "idle nodes: measured while they are idle; exit code 4 while another job uses them"
     idle=(run workflows/idle-slurm.yaml --data "$bed/data-$accounts" --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts")
     on_controller timeout 120 "$programs/burnin" "${idle[@]}"
     on_controller "$programs/burnin" nodes --all --data "$bed/data-$accounts" >"$bed/nodes" || true
     if grep -q any- "$bed/nodes" || ! grep -Eq '^ *n[1-4] ' "$bed/nodes"; then
       cat "$bed/nodes"
-      echo "nodes that Slurm chose: expected their names"
+      echo "nodes that Slurm chose: expected nodes n1 to n4 in the list of nodes, found the list above"
       exit 1
     fi
     other=$(on_controller sbatch --parsable --nodes=3 --exclusive --output=/dev/null --wrap 'sleep 120')
@@ -63,7 +63,7 @@ for accounts in 0 1; do
     [[ $code == 4 ]] && grep -q NO_IDLE_NODES "$bed/idle" || { echo "three busy nodes: expected NO_IDLE_NODES and exit code 4, found exit code $code"; exit 1; }
     on_controller scancel "$other"
 
-    echo "a soak across a kill and a preemption"
+    echo "a soak that is killed, preempted and resumed"
     disturb() { on_controller sbatch --wait --partition=main --nodes=4 --exclusive --output=/dev/null --wrap 'sleep 2' >/dev/null; }
     burnin=("$BED_DIR/on" ctl "$programs/burnin")
     cp -r workflows "$bed/workflows"

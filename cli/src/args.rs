@@ -265,7 +265,7 @@ pub enum CliCommand {
     /// Judge logs by criteria, by a baseline, or by both. The verdict sets the exit code.
     #[command(group = clap::ArgGroup::new("by").args(["criteria", "baseline"]).multiple(true).required(true))]
     Judge {
-        /// Logs, each judged on its own; the worst verdict counts. A folder includes all its files. Logs that all
+        /// Logs, each judged separately; the most severe verdict is the combined verdict. A folder includes all its files. Logs that all
         /// contain their start time are judged as a time series.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
@@ -302,7 +302,7 @@ pub enum CliCommand {
         /// Read the logs in this format of docs/METRICS.md, or by this declaration (a YAML file). Default: the detected format.
         #[arg(long, value_name = "FORMAT|RULES")]
         read: Option<PathBuf>,
-        /// Drop logs whose level differs from the level of the other logs, at most a fifth of the logs.
+        /// Exclude logs at another level than the other logs, at most a fifth of all logs.
         #[arg(long)]
         drop_outliers: bool,
         /// Output file for the baseline.
@@ -353,7 +353,7 @@ pub enum CliCommand {
         /// Nodes of one cluster; see `burnin nodes`.
         #[arg(required = true, value_name = "NODE")]
         nodes: Vec<String>,
-        /// Cluster of the nodes, if several have nodes of these names.
+        /// Cluster of the nodes; required if several clusters have nodes with these names.
         #[arg(long, value_name = "NAME")]
         cluster: Option<String>,
         /// Workflow on the same cluster whose checks are run instead.

@@ -143,7 +143,7 @@ async fn unread(
 }
 
 impl FollowedFile {
-    /// Whole lines; at the end of the job also an incomplete last line. Secrets are recognised in whole lines only.
+    /// Whole lines; at the end of the job also an incomplete last line. Secrets are recognized in whole lines only.
     fn lines(&mut self, body: &[u8], ended: bool) -> String {
         self.offset += body.len() as u64;
         self.rest.extend_from_slice(body);

@@ -76,7 +76,7 @@ impl DataFolder {
         if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
             let folder = root.join("host").display().to_string();
             return Err(CliError::usage(format!(
-                "{folder} belongs to another user, or others can write to it; nodes would run their programs. Name \
+                "{folder} belongs to another user, or others can write to it; nodes would run programs of other users. Name \
                  another data folder with --data"
             )));
         }

@@ -107,7 +107,7 @@ pub fn replaceable(path: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Writes a file atomically. The draft has a unique name: neighbouring files are not touched, no link is followed.
+/// Writes a file atomically. The draft has a unique name: neighboring files are not touched, no link is followed.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written: a usage error, because the caller chose the file.

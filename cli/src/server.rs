@@ -58,7 +58,7 @@ impl Server {
         self.client.request(method, url)
     }
 
-    /// Sends a request: again with a new token if the token has expired, and again after a pause if the response is 429.
+    /// Sends a request. Retries with a new token if the token has expired, and after a pause if the response is 429.
     ///
     /// # Errors
     /// Returns an error if no response arrives, or if the server reports a problem.
@@ -144,7 +144,7 @@ impl Server {
         let hint = match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 format!(
-                    "; set {TOKEN}, for the deployed services to the output of `gcloud auth print-identity-token`, or \
+                    "; set {TOKEN} (deployed services accept the output of `gcloud auth print-identity-token`), or \
                      {TOKEN_COMMAND} to this command, because a token expires after an hour"
                 )
             }

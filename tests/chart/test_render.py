@@ -67,8 +67,8 @@ class Rendered(unittest.TestCase):
                     for version in KUBERNETES:
                         kubernetes_validate.validate(objects[kind], version, strict=True)
                 job = objects["JobSet"]["spec"]["replicatedJobs"][0]["template"]
-                for labelled in (*objects.values(), job, job["spec"]["template"]):
-                    labels = labelled["metadata"]["labels"]
+                for labeled in (*objects.values(), job, job["spec"]["template"]):
+                    labels = labeled["metadata"]["labels"]
                     self.assertEqual({key: labels[key] for key in LABELS}, LABELS)
                 for made in objects.values():
                     self.assertEqual(made["metadata"]["namespace"], "tests")
@@ -79,10 +79,10 @@ class Rendered(unittest.TestCase):
         recorded["spec"]["failurePolicy"]["maxRestart"] = 1
         with self.assertRaises(jsonschema.ValidationError):
             jobset_problems(recorded)
-        misspelt = render()["JobSet"]
-        pod_spec({"JobSet": misspelt})["spec"]["restartpolicy"] = "Never"
+        misspelled = render()["JobSet"]
+        pod_spec({"JobSet": misspelled})["spec"]["restartpolicy"] = "Never"
         with self.assertRaises(kubernetes_validate.ValidationError):
-            jobset_problems(misspelt)
+            jobset_problems(misspelled)
 
     def test_every_pod_has_a_deadline(self):
         """Checks for all values: deadlines, no restarts, no `sleep infinity`."""

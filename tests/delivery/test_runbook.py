@@ -16,7 +16,7 @@ from rehearsal import Failed, Rehearsal, blocks
 PAGE = runbook.PAGE.read_text()
 PROGRAMS = {}
 # Sections that `test_from_nothing_to_removal` executes.
-PROCEDURES = ("Deploy from nothing", "First run", "Runs from a terminal", "Upgrade", "Roll back", "GitHub's webhook", "Runs that start by themselves",
+PROCEDURES = ("Deploy from nothing", "First run", "Runs from a terminal", "Upgrade", "Roll back", "GitHub's webhook", "Runs started by a schedule or a push",
               "Rotate", "Remove")
 # A text of the page, its replacement, and the expected error.
 TYPOS = (
@@ -143,7 +143,7 @@ class Procedures(unittest.TestCase):
         self.remove(cloud)
 
     def started_by_themselves(self, cloud):
-        (block,) = blocks(PAGE, "Runs that start by themselves")
+        (block,) = blocks(PAGE, "Runs started by a schedule or a push")
         answer = json.loads(cloud.run(block).splitlines()[-1])
         workflows = {workflow["name"]: workflow for workflow in answer["workflows"]}
         self.assertEqual((set(workflows), answer["problems"]), ({"nightly", "on-push", "slurm"}, []))

@@ -33,12 +33,12 @@ KINDS = {
 
 def listed(wanted, kind):
     """The cluster's resources of a kind, as the provider lists them."""
-    words, labelled = KINDS[kind]
+    words, labeled = KINDS[kind]
     condition = f"name~^(.*/)?{wanted['short']}-"
     # Foreign rules and subnetworks block the deletion of the deployment's networks.
     if kind in ("firewall rule", "subnetwork"):
         condition += f" OR network~/{wanted['short']}-"
-    if labelled:
+    if labeled:
         condition += f" OR labels.burnin-cluster={wanted['cluster']}"
     more = ["--no-standard-images"] if kind == "image" else []
     output = call(["gcloud", *words, "list", f"--project={wanted['project']}", f"--filter={condition}", "--format=json", *more], shown=False)

@@ -142,7 +142,7 @@ def parameters(environment, problems):
             problems.append(f"{PARAMETERS[name][0]}: expected the program gcloud on this host; on Cloud Build set _TOOLS to an image that has it (tools.Dockerfile)")
     # In a manual run the key would stay next to the workflow's files and be uploaded with them; Burnin's workspaces are temporary.
     if SECRET.fullmatch(values["ssh_key"] or "") and values["agent_state"] == "":
-        problems.append("_SSH_KEY: expected the absolute path of a file, because this run was started by hand; a secret's version is for runs of Burnin")
+        problems.append("_SSH_KEY: expected the absolute path of a file, because this run was started manually; a secret's version is for runs of Burnin")
     return values
 
 

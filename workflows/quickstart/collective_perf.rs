@@ -1,7 +1,7 @@
 //! CPU collectives for machines without GPUs: a ring of processes over TCP.
 //!
 //! The program accepts the flags of nccl-tests and prints its text format, so that parsing, loading and judging are tested as
-//! with nccl-tests. Its first lines state that it is not NCCL. Times are measured: N ranks, each with sockets to its neighbours,
+//! with nccl-tests. Its first lines state that it is not NCCL. Times are measured: N ranks, each with sockets to its neighbors,
 //! exchange floats, and every rank checks its result.
 //!
 //! The beginning of the program's name selects the collective: `all_reduce_perf`, `all_gather_perf`, `reduce_scatter_perf`,

@@ -17,7 +17,7 @@ use crate::{
     options::ProgramOptions,
 };
 
-/// Bytes written before the next read. The neighbours' socket buffers have room for two of these slices, so the ring cannot block
+/// Bytes written before the next read. The neighbors' socket buffers have room for two of these slices, so the ring cannot block
 /// with every rank writing.
 const SLICE: usize = 32 << 10;
 
@@ -166,7 +166,7 @@ impl Ring {
         self.scratch = [carried, arrived];
     }
 
-    /// The data of rank 0, passed from neighbour to neighbour.
+    /// The data of rank 0, passed from neighbor to neighbor.
     fn broadcast(&mut self, input: Option<&[u8]>, buffer: &mut [u8]) {
         if let (0, Some(input)) = (self.rank, input) {
             buffer.copy_from_slice(input);

@@ -83,7 +83,7 @@ pub fn print_foot(ring: &mut Ring, collective: Collective, bad_halves: f64, aver
             println!(" .. {} pid {}: Test failure {SOURCE}:{}", host(), process::id(), line!());
         }
     }
-    // A barrier: otherwise a rank could exit early, and its slower neighbour would report it as lost.
+    // A barrier: otherwise a rank could exit early, and its slower neighbor would report it as lost.
     ring.sum(0.0);
     code
 }

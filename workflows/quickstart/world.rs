@@ -55,7 +55,7 @@ fn launch_in(folder: &Path, ranks: usize) -> io::Result<i32> {
             let this = exit_code(status);
             if this != 0 {
                 failed.get_or_insert_with(Instant::now);
-                // A lost neighbour is a consequence: another rank's exit code is the cause.
+                // A lost neighbor is a consequence: another rank's exit code is the cause.
                 code = if code == 0 || (code == LOST && this != LOST) { this } else { code };
             }
             false

@@ -64,7 +64,7 @@ pub fn baseline(
     }
     let text = serde_json::to_string_pretty(&baseline).unwrap_or_default() + "\n";
     write_file(save, text.as_bytes())?;
-    let few = if baseline.runs < 5 { "; learn from five or more for a better baseline" } else { "" };
+    let few = if baseline.runs < 5 { "; learn from five or more runs for a better baseline" } else { "" };
     let runs = report::count(baseline.runs, "run");
     if !baseline.metrics.is_empty() {
         let metrics = report::count(baseline.metrics.len() as u64, "metric");

@@ -53,7 +53,8 @@ struct JudgedLogs {
     missing_nodes: Vec<String>,
 }
 
-/// Judges every log on its own; the worst verdict counts. In a series, each log is judged with the earlier logs as history.
+/// Judges each log separately; the most severe verdict is the combined verdict. In a series, each log is judged with the earlier logs as
+/// history.
 pub fn judge(
     logs: &[PathBuf],
     format: &ReadFormat,

@@ -84,7 +84,7 @@ fn pairs_of_metrics(
     if let Some(other) = input.metrics.iter().find(|metric| !known.contains(metric.as_str())) {
         let listed = listed();
         return Err(CliError::usage(format!(
-            "--metric: `{other}` is not a metric of pairs in the logs; known: {listed}"
+            "--metric: `{other}` is not a metric of pairs in the logs; use one of: {listed}"
         )));
     }
     let chosen: BTreeSet<&str> = match input.metrics.is_empty() {
@@ -109,13 +109,15 @@ fn pairs_of_metrics(
         units.extend(units_of_pairs(&healthy, metric));
         if units.len() > 1 {
             let units = units.into_iter().collect::<Vec<_>>().join(" and ");
-            return Err(CliError::usage(format!("{metric} is in {units}; give logs with one unit")));
+            return Err(CliError::usage(format!(
+                "{metric} is in {units}; name only logs with the same unit"
+            )));
         }
     }
     Ok(from_pair_metrics(&readings, &healthy, &chosen, &PairOptions::default()))
 }
 
-/// The two nodes that a file's name states: `n1,n2.log`. The output of most programs names neither.
+/// The two nodes in a file name such as `n1,n2.log`. The output of most programs names neither node.
 fn named_by(file: &Path) -> Option<(&str, &str)> {
     let (node, peer) = file.file_stem()?.to_str()?.split_once(',')?;
     (!node.is_empty() && !peer.is_empty() && !peer.contains(',')).then_some((node, peer))

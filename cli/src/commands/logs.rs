@@ -118,7 +118,7 @@ fn take(left: &mut usize, count: usize, log: &Path, (most, what): (usize, &str))
     Ok(())
 }
 
-/// A log's reading and clues; with several logs, every line is prefixed with the log's name.
+/// A parsed log and its clues. With several logs (`named`), every clue is prefixed with the log's name.
 pub fn read_log(log: &Path, format: &ReadFormat, named: bool) -> Result<(Reading, Clues), CliError> {
     let (reading, clues) = parse::listen(log, format)?;
     if !named {

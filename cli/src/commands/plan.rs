@@ -65,7 +65,7 @@ pub fn plan(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Exit
     Ok(Exit::Pass)
 }
 
-/// Channels and events that `burnin up` or the notifier would notify.
+/// Channels that `burnin up` or the notifier would notify, and the events that cause a notice.
 fn notify_text(notify: &[Notify]) -> String {
     let lines = notify.iter().map(|entry| match entry {
         Notify::Github(GithubNotify { status, check }) => {
@@ -281,7 +281,7 @@ fn exists(workflow: &Workflow) -> String {
     match &workflow.cluster {
         Some(ClusterSpec::Rent(system)) => {
             let dies = match system.kind() {
-                DEPLOYED => "its steps receive its lifetime, and sweeps delete it",
+                DEPLOYED => "the build steps receive the lifetime of the cluster, and sweeps delete it",
                 _ => "it expires",
             };
             format!(
@@ -306,7 +306,7 @@ fn kept(system: &System, cost: &ClusterCost) -> String {
         None => "at an unknown price (cost.kept_hour)".to_owned(),
     };
     format!(
-        "Kept for later runs: {} for {longest}, {price}; `burnin sweep --release` ends it early.\n",
+        "Kept for later runs: {} for {longest}, {price}; `burnin sweep --release` deletes them earlier.\n",
         parts.join(", ")
     )
 }
@@ -331,7 +331,7 @@ fn costs(workflow: &Workflow) -> String {
         let grace = workflow.limits.grace;
         let after = Span(after.0.saturating_sub(grace.0));
         text += &format!(
-            "The budget of {budget} pays for {} of the cluster: a run that still needs it after {after} is stopped.\n",
+            "The budget of {budget} covers {} of the cluster: a run that still uses the cluster after {after} is stopped.\n",
             Span(after.0 + grace.0)
         );
     }

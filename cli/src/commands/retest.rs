@@ -13,7 +13,7 @@ use crate::{
     local::DataFolder,
 };
 
-/// All judged runs: no later run measures a drained node.
+/// Reads all judged runs: no run measures a node after it is drained, so its last run may be old.
 const RUNS: usize = usize::MAX;
 
 pub struct RetestRequest {

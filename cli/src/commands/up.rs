@@ -193,7 +193,7 @@ fn access(address: &str, files: &AccessFiles) -> Result<LocalAccess, CliError> {
             } else {
                 format!(" is in {}", link_file.display())
             };
-            note(format_args!("burnin up: a browser signed in; the link for the next one{next}"));
+            note(format_args!("burnin up: a browser signed in; the link for the next browser{next}"));
         }
     });
     let cannot = |error| CliError::usage(format!("{}: {error}", files.header.display()));

@@ -56,7 +56,7 @@ fn equal_nodes_above_the_minimums_pass() {
 }
 
 #[test]
-fn a_difference_precedes_a_version_below_a_minimum() {
+fn a_setting_difference_is_reported_before_a_version_below_a_minimum() {
     let old = with(&good(), "nvidia=580.178.04", "nvidia=580.159.04");
     let (code, text, json) = audit(&[of_node(&good(), "n1"), of_node(&old, "n2")]);
     assert_eq!(code, Some(1));
@@ -102,7 +102,7 @@ fn a_node_without_evidence_of_its_gpus_or_settings_is_named() {
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains(&format!("n1: {no_settings}n2: {no_settings}")), "{text}");
     assert_eq!(json["without_settings"], serde_json::json!(["n1", "n2"]));
-    // A cluster without GPUs, then one with a different node.
+    // A cluster without GPUs, first with equal nodes, then with one different node.
     let no_gpu = without("gpus").replace("before settings nvidia=580.178.04\n", "before settings numa=1\n");
     let nodes = [of_node(&no_gpu, "n1"), of_node(&no_gpu, "n2")];
     let (code, text, json) = audit(&nodes);

@@ -89,7 +89,7 @@ fn each_check_has_its_own_verdict_and_the_cluster_is_started_once() {
 
 #[test]
 fn a_kill_in_any_check_repeats_no_work() {
-    // The first check has 5 records after the 5 of request, image and cluster.
+    // Request, image and cluster have 5 records; the first check has the next 5 records.
     for records in [6, 9, 10, 11, 12, 13, 14, 16, 18, 20] {
         let lab = lab(
             "sleep 0.2",
@@ -543,7 +543,7 @@ fn a_soak_killed_between_its_end_and_its_loads_loads_each_round_once_when_it_is_
 }
 
 #[test]
-fn a_soak_fails_when_a_node_declines_and_names_it() {
+fn a_declining_node_fails_the_soak_and_is_named() {
     let lab = lab_of_commands(&[("a", "true", DECLARED)]);
     let script = json!(soaking(&lab, 5)).to_string();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap().replace("\"true\"", &script);

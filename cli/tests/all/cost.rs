@@ -35,7 +35,10 @@ fn the_plan_states_the_maximum_cost() {
     assert!(dear.contains("at most 14400.00 USD (3 nodes at 1200.00 per hour each)"), "{dear}");
     let bounded = plan(&[PRICE, "cost.budget=600", "cost.currency=EUR", "limits.grace=1m"]);
     assert!(bounded.contains("at most 600.00 EUR"), "{bounded}");
-    assert!(bounded.contains("pays for 10m of the cluster: a run that still needs it after 9m"), "{bounded}");
+    assert!(
+        bounded.contains("covers 10m of the cluster: a run that still uses the cluster after 9m"),
+        "{bounded}"
+    );
     let wrong = lab.burnin(&["plan", "w.yaml", "--set", "cost.node_hour=-5"]);
     assert_eq!(wrong.status.code(), Some(64));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("cost.node_hour"), "{wrong:?}");

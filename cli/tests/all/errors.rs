@@ -75,7 +75,7 @@ fn and(text: &str) -> String {
 }
 
 #[test]
-fn an_empty_list_of_hosts_a_duplicate_and_shell_characters_name_the_field() {
+fn errors_of_an_empty_host_list_a_duplicate_and_shell_characters_name_the_field() {
     for (hosts, field) in [
         ("[]", "cluster.existing.system.hosts.hosts"),
         ("[{name: n1}, {name: n1}]", "cluster.existing.system.hosts.hosts[1].name"),
@@ -90,7 +90,7 @@ fn an_empty_list_of_hosts_a_duplicate_and_shell_characters_name_the_field() {
 #[test]
 fn mistakes_of_a_first_user_are_reported() {
     let cases = [
-        ("a misspelt field", with("collective:", "colective:")),
+        ("a misspelled field", with("collective:", "colective:")),
         (
             "two clusters",
             with("    processes: {nodes: 2}\n", "    processes: {nodes: 2}\n  existing: {name: x}\n"),
@@ -133,7 +133,7 @@ fn text_that_is_not_yaml_is_reported() {
 #[test]
 fn values_of_the_wrong_kind_are_reported() {
     let cases = [
-        ("a misspelt option", with("all_reduce", "all_redcue")),
+        ("a misspelled option", with("all_reduce", "all_redcue")),
         ("a size in another spelling", with("64K", "64 KiB")),
         ("a negative size", with("min_bytes: 8", "min_bytes: -8")),
         ("too many nodes", with("nodes: 2", "nodes: 65")),
@@ -151,11 +151,11 @@ fn values_of_the_wrong_kind_are_reported() {
 #[test]
 fn absent_files_and_unknown_names_are_reported() {
     let cases = [
-        ("a misspelt file", with("criteria.yaml", "critera.yaml")),
+        ("a misspelled file", with("criteria.yaml", "critera.yaml")),
         ("criteria with errors in the file", with("criteria.yaml", "floors.yaml")),
         ("a build with an unknown step", with("cluster:", "image: {build: {config: image.yaml}}\ncluster:")),
         (
-            "a check that needs a misspelt one",
+            "a check that needs a misspelled one",
             GOOD.split("benchmark:").next().unwrap().to_owned()
                 + "checks:\n  - {name: smoke, workload: {collective: all_reduce, min_bytes: 8, max_bytes: 64K}, criteria: criteria.yaml}\n  - {name: more, needs: [somke], workload: {collective: all_reduce, min_bytes: 8, max_bytes: 64K}, criteria: criteria.yaml}\n",
         ),

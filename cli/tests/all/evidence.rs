@@ -137,7 +137,7 @@ fn an_error_counter_that_rises_fails_the_run_and_names_the_gpu() {
 }
 
 #[test]
-fn packets_sent_again_over_pcie_prevent_a_pass() {
+fn pcie_replays_prevent_a_pass() {
     let folder = tempfile::tempdir().unwrap();
     write_program(folder.path(), "dmesg", DMESG);
     let (code, shown) = run(folder.path(), "judged", "echo 100 >\"$FOLDER/replays\"");

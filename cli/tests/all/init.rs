@@ -272,7 +272,7 @@ fn the_scheduler_the_gpus_and_the_contexts_of_a_host_are_detected() {
 
 /// Programs of the host may hang, fail, or print any text.
 #[test]
-fn hostile_programs_neither_hang_nor_reach_the_workflow() {
+fn hostile_programs_neither_block_init_nor_change_the_workflow() {
     let home = Home::new();
     home.program("sinfo", "exec /bin/sleep 60");
     home.program("nvidia-smi", "printf '\\033[31mEVIL\\033[0m\\n$(reboot)\\n'");
@@ -305,7 +305,7 @@ fn printed_schemas_equal_the_published_files() {
 }
 
 #[test]
-fn burnin_without_a_command_prints_the_commands_to_begin_with() {
+fn burnin_without_a_command_prints_the_first_commands_to_try() {
     let home = Home::new();
     let done = home.burnin(&[]);
     assert_eq!(done.status.code(), Some(0));

@@ -51,7 +51,7 @@ fn a_baseline_separates_healthy_from_degraded_logs() {
         (&"fail".into(), &"BELOW_BASELINE".into())
     );
     let both = burnin(&["judge", "--baseline", &baseline, &healthy[0], &h200("degraded-proto-ll.log")]);
-    assert_eq!(both.status.code(), Some(1), "the most severe verdict counts");
+    assert_eq!(both.status.code(), Some(1), "the most severe verdict sets the exit code");
     let nothing = burnin(&["judge", "--baseline", &baseline, &baseline]);
     assert_eq!(nothing.status.code(), Some(2), "a log without a table does not pass");
 }

@@ -283,7 +283,7 @@ fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
     let value = |bad| log(if bad { "high.txt" } else { "low.txt" }, osu(if bad { 31.0 } else { 20.5 }));
     let (_, located, _) = searched(&nodes(16), Some(&reference), "node-02", value);
     assert_eq!(located["suspects"][0]["host"], "node-02", "{located}");
-    // A failed program counts as a degraded test, as does a result that the program itself calls invalid.
+    // A test is degraded if its program fails, or if the program itself reports its result as invalid.
     let reference = json!({"value": 500.0, "unit": "GFLOP/s"});
     let invalid = "HPCG-Benchmark\nFinal Summary::HPCG result is=INVALID.\n";
     let value =
@@ -322,7 +322,7 @@ fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
 
 /// The log of a collective names the nodes of the group itself.
 #[test]
-fn the_members_of_a_collective_are_those_of_its_log() {
+fn the_log_of_a_collective_names_the_members_of_its_group_test() {
     let text = std::fs::read_to_string(h200("healthy-1.log")).unwrap();
     let host = text.lines().find(|line| line.contains("Rank  0")).unwrap();
     let host = host.split(" on ").nth(1).unwrap().split_whitespace().next().unwrap();
@@ -340,7 +340,7 @@ fn the_members_of_a_collective_are_those_of_its_log() {
 }
 
 #[test]
-fn invalid_group_tests_give_one_error() {
+fn each_invalid_group_test_file_is_reported_with_one_error() {
     for (text, more, says) in [
         ("{", &[][..], "tested.json: expected an object with `members` and `tests`"),
         (r#"{"members": ["a", "b"], "test": []}"#, &[], "unknown field `test`"),

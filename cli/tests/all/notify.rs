@@ -65,7 +65,7 @@ fn a_test_message_is_delivered_or_the_error_reported() {
 }
 
 #[test]
-fn a_failure_is_reported_after_an_unreported_failure() {
+fn a_failure_is_reported_if_the_earlier_failure_was_not_reported() {
     let lab = lab();
     let receiver = Receiver::start();
     let output = lab.burnin(&["run", "w.yaml"]);

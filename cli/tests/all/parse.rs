@@ -22,7 +22,7 @@ fn parse(arguments: &[&str], input: &[u8]) -> Output {
 }
 
 #[test]
-fn each_log_gives_one_document() {
+fn each_log_is_printed_as_one_json_document() {
     let logs = [log("205-own-reduce.log"), log("223-own-killed.log")];
     let output = parse(&["--output", "json", &logs[0], &logs[1]], b"");
     assert_eq!(output.status.code(), Some(0), "a table was read from each log");

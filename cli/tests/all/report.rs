@@ -7,7 +7,7 @@ use std::{
 
 use crate::support::{Lab, json};
 
-/// A prefix of the output in each format, or another part of it.
+/// Text that the output in each format must contain.
 const FORMS: [(&str, &str); 6] = [
     ("human", "reference"),
     ("json", "{\"schema\":\"burnin/"),

@@ -63,7 +63,7 @@ fn a_successful_run_passes_and_its_files_match_the_manifests() {
 
 /// Records never change: the process that wrote a record never reads that record, and ticks list the ledger once a second.
 #[test]
-fn a_run_lists_and_reads_its_ledger_rarely() {
+fn a_run_lists_its_ledger_at_most_40_times_and_reads_at_most_30_records() {
     let lab = Lab::new("", "");
     let output = lab.burnin(&["--log", "burnin::store=trace", "run", "w.yaml", "--output", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -159,7 +159,7 @@ fn wrong_data_fails() {
     lab.assert_nothing_left();
 }
 
-/// Each node has its own work folder, so the fault stays with the node for any rank.
+/// The work folder of node-2 enables the fault, so the fault is on node-2 for any rank number.
 #[test]
 fn the_bad_node_is_located_before_the_cluster_is_released() {
     let lab = Lab::new("case $PWD in */node-2) export BURNIN_FAULT=corrupt:$BURNIN_RANK ;; esac", "");

@@ -128,7 +128,7 @@ fn local_commands_ignore_a_server_of_the_environment() {
         let (status, _, stderr) = with_variable(local);
         assert_eq!(status, 0, "{local:?}: {stderr}");
     }
-    // Both the server and the data folder may have the run.
+    // These commands work on a server or on a data folder, so they do not ignore the variable.
     for (unclear, expected, message) in [
         (&["runs"][..], 3, "Connection refused"),
         (&["audit", "lab-00000000"], 64, "works on files or on a data folder"),
@@ -142,7 +142,7 @@ fn local_commands_ignore_a_server_of_the_environment() {
 }
 
 #[test]
-fn a_run_that_fails_on_a_server_has_the_stages_and_the_exit_code_of_a_local_one() {
+fn a_run_that_fails_on_a_server_has_the_stages_and_exit_code_of_a_local_run() {
     // One run has wrong data; in the other the benchmark does not start.
     for prelude in ["export BURNIN_FAULT=corrupt:1", "exit 7"] {
         let lab = Lab::new(prelude, ", attempts: 1");
@@ -234,7 +234,7 @@ fn platform(server: &str, token: &str, valid: &'static str) -> String {
 }
 
 #[test]
-fn a_run_is_followed_through_expired_tokens_and_full_instances() {
+fn expired_tokens_and_full_instances_do_not_interrupt_following_a_run() {
     let lab = Lab::new("", "");
     let up = Up::of(&lab);
     let port = up.address.rsplit_once(':').unwrap().1;

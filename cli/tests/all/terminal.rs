@@ -1,4 +1,4 @@
-//! Output at the widths of terminals, and in a pipe.
+//! Output at several terminal widths, and in a pipe.
 
 use std::{path::Path, process::Command};
 
@@ -22,7 +22,7 @@ fn shown(mut command: Command, width: Option<usize>) -> String {
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
-/// Checks the widths, and that no line ends inside a number with its unit.
+/// Checks that each line fits the width, and that no line break separates a number from its unit.
 fn fits(text: &str, width: Option<usize>) {
     let width = width.unwrap_or(usize::MAX);
     for line in text.lines() {

@@ -142,7 +142,7 @@ fn only_the_user_who_started_the_server_is_admitted() {
     assert_eq!(up.ask_as("", "GET", next, "", "").0, 401, "once");
     let stderr = up.end("-TERM");
     assert!(stderr.contains(&format!("curl -H @{}", header.display())), "{stderr}");
-    assert!(stderr.contains("a browser signed in; the link for the next one is in "), "{stderr}");
+    assert!(stderr.contains("a browser signed in; the link for the next browser is in "), "{stderr}");
     assert!(!stderr.contains("?code="), "a log may be readable by other users: {stderr}");
     assert!(!header.exists() && !link.exists(), "the secrets are removed with the server");
 }
@@ -169,7 +169,7 @@ fn idle_connections_do_not_block_others() {
 }
 
 #[test]
-fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
+fn a_pinned_run_is_used_for_verdicts_and_can_be_unpinned() {
     let lab = Lab::new("", "");
     let up = Up::of(&lab);
     let json = "Content-Type: application/json\r\n";
@@ -221,7 +221,7 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
     assert!(status == 64 && printed.contains("no run absent-1"), "{printed}");
     let (status, printed) = command(&["baseline", "unpin", "another"]);
     assert!(status == 64 && printed.contains("another has no pins"), "{printed}");
-    assert_eq!(command(&["baseline"]).0, 64, "`--save` and logs are still required");
+    assert_eq!(command(&["baseline"]).0, 64, "`baseline` without a subcommand requires `--save` and logs");
     up.end("-TERM");
 }
 
@@ -311,7 +311,7 @@ fn wrong_usage_is_reported_before_anything_is_created() {
 fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
-    // Files of other kinds end in .yaml as well.
+    // Served from a separate folder, because the lab's folder also contains .yaml files that are not workflows.
     fs::create_dir(lab.path("nightly")).unwrap();
     let nightly = |zone: &str| {
         let on = format!("on:\n  schedule: [{{cron: 30 2 * * *, zone: {zone}}}]\n  validated_every: 26h\n");

@@ -1,8 +1,8 @@
 //! Converts the events of an Ansible run to findings.
 //!
-//! The source is the callback `ansible.posix.jsonl`: one JSON event per line, written immediately. Ansible's
-//! exit code alone is insufficient: it is 4 for an unreachable host, even if another one failed, and for a
-//! playbook with invalid YAML. The events state host, task and reason.
+//! The source is the callback `ansible.posix.jsonl`: one JSON event per line, written immediately. Ansible's exit code alone is
+//! insufficient: it is 4 for an unreachable host, even if another host failed, and for a playbook with invalid YAML. The events state host,
+//! task and reason.
 //!
 //! [`EventReader`] processes bytes as they arrive and returns [`PlayFindings`] at any time. For any input, its memory
 //! is bounded and it does not fail: other lines, which tools print between the events, are counted and

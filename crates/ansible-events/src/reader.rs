@@ -57,7 +57,7 @@ impl EventReader {
         }
     }
 
-    /// Findings of the processed bytes. An unterminated last line counts if it is a whole event.
+    /// Findings of the processed bytes. An unterminated last line is included if it is a complete event.
     pub fn findings(&self) -> PlayFindings {
         let mut last = self.clone();
         last.end_of_line();

@@ -1,4 +1,4 @@
-//! Simulated builds, for the simulator and for running a service alone.
+//! Simulated builds, for tests of services without a real build executor.
 
 use std::{
     collections::BTreeMap,

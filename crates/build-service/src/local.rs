@@ -79,7 +79,7 @@ impl LocalBuilds {
         Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files, manifest_sha256 })
     }
 
-    /// The supervisor redacted the log by its own rules, but without the secrets in the environment of this process.
+    /// Stores the log. Redacts it again, because the supervisor's rules lack the secrets in the environment of this process.
     async fn put_log(&self, key: &BuildKey, path: PathBuf) -> Result<model::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
         let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::transient)?;

@@ -48,9 +48,9 @@ impl FromStr for BuildLocation {
         if text.starts_with('/') {
             return Ok(Self::Here(text.into()));
         }
-        let place = text
-            .strip_prefix("cloud-build:")
-            .ok_or("expected the absolute path of a folder, for builds of this host, or cloud-build:PROJECT/LOCATION")?;
+        let place = text.strip_prefix("cloud-build:").ok_or(
+            "expected the absolute path of a folder (builds on this host) or cloud-build:PROJECT/LOCATION",
+        )?;
         // Project and location become parts of paths.
         let word = |part: &str, also: &[u8]| {
             part.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
@@ -72,7 +72,7 @@ impl FromStr for BuildLocation {
 
 /// Error message if builds run in Cloud Build and `BURNIN_ARTEFACTS` is not a bucket.
 pub const NEEDS_A_BUCKET: &str =
-    "BURNIN_ARTEFACTS: Cloud Build reads and writes a bucket, name one as gs://NAME";
+    "BURNIN_ARTEFACTS: expected gs://NAME, because Cloud Build reads and writes a bucket";
 
 /// Settings of builds in Cloud Build that only tests change.
 #[derive(Clone, Debug, Default)]
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_account_in_the_form_of_the_api_is_accepted() {
+    fn a_service_account_in_another_format_is_rejected() {
         let account = "projects/p/serviceAccounts/burnin-image-build@p.iam.gserviceaccount.com";
         assert_eq!(account.parse(), Ok(BuildAccount(account.to_owned())));
         for wrong in [

@@ -1,8 +1,8 @@
-//! The kinds of notification channels, one line each.
+//! The kinds of notification channels, listed in [`KINDS`].
 //!
-//! A kind is a module of this crate: the field of a workflow that names a channel, the secrets that a delivery needs, the text of a
-//! notice, and the request that carries it. Everything else works with [`KINDS`]: workflow files and their schema, `burnin plan`, and
-//! the notifier, which decides, stores and sends. Pure: no clock, no network, no files.
+//! A kind is a module of this crate: the field of a workflow that names a channel, the secrets that a delivery needs, the text of a notice,
+//! and the request that carries it. All other code uses only [`KINDS`]: workflow files and their schema, `burnin plan`, and the notifier,
+//! which decides, stores and sends. Pure: no clock, no network, no files.
 
 mod payload;
 mod signature;
@@ -91,7 +91,7 @@ pub fn kind(name: &str) -> Option<&'static dyn ChannelKind> {
 /// The error of a kind that does not exist.
 pub fn unknown(name: &str) -> String {
     let known: Vec<_> = KINDS.iter().map(|kind| kind.form().kind).collect();
-    format!("unknown kind of channel `{name}`; known: {}", known.join(", "))
+    format!("unknown kind of channel `{name}`; expected one of: {}", known.join(", "))
 }
 
 /// Checks a workflow's notification targets; returns each invalid value as field and expectation.
@@ -177,7 +177,7 @@ mod tests {
         let found = problems(&list);
         let expected = [
             ("[0].slack.target", "expected `webhook`"),
-            ("[1].email", "unknown kind of channel `email`; known: slack, webhook"),
+            ("[1].email", "unknown kind of channel `email`; expected one of: slack, webhook"),
         ];
         assert_eq!(found, expected.map(|(field, why)| (field.to_owned(), why.to_owned())));
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
-    /// Completed; the verdict is not fail or inconclusive.
+    /// Completed with the verdict pass, or without a verdict.
     Passed,
     /// Verdict fail.
     Failed,

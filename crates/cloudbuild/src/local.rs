@@ -1,8 +1,8 @@
 //! Executes a [`Plan`] with local processes.
 //!
-//! Every step is its own process group. On a timeout or a cancellation the whole group receives `SIGTERM`,
-//! and `SIGKILL` after a grace period; when the step's process ends, the rest of the group is killed, as in a
-//! container. A process that leaves its group (`setsid`) is not reached.
+//! Every step is its own process group. On a timeout or a cancellation the whole group receives `SIGTERM`, and `SIGKILL` after a grace
+//! period; when the step's process ends, the rest of the group is killed, as in a container. A process that has left its group (`setsid`)
+//! receives no signal.
 
 mod artifacts;
 mod build;
@@ -104,11 +104,11 @@ pub enum BuildEvent {
 
 #[derive(Clone, Debug)]
 pub struct PlanOutcome {
-    /// The status of the build, always a final one.
+    /// Final status of the build.
     pub status: BuildStatus,
     /// The steps, in the order of the file.
     pub steps: Vec<StepOutcome>,
-    /// Output files, sorted by name; empty unless it succeeded.
+    /// Output files, sorted by name; empty unless the build succeeded.
     pub artifacts: Vec<Artifact>,
     /// Container images to push.
     pub images: Vec<String>,
@@ -144,7 +144,7 @@ pub struct Artifact {
     pub sha256: String,
 }
 
-/// Tools required by the plan that are missing on this host. Checked first by [`run`].
+/// Tools required by the plan that are missing on this host. [`run`] checks them before the first step.
 pub fn missing_tools(plan: &Plan, request: &PlanRequest) -> Vec<BuildProblem> {
     tools::missing(plan, request)
 }

@@ -31,7 +31,7 @@ pub struct Inputs {
     pub substitutions: BTreeMap<String, String>,
     /// Values of the built-in substitutions ([`crate::substitution::BUILT_INS`]); absent ones are empty.
     pub built_ins: BTreeMap<String, String>,
-    /// Local secrets, by full `versionName` or by the name of the secret alone.
+    /// Local secrets, by full `versionName` or by the name of the secret.
     pub secrets: BTreeMap<String, Secret>,
     /// Local tools by builder image (as written, or by short name).
     pub tools: BTreeMap<String, String>,

@@ -144,7 +144,7 @@ fn allow_loose_permits_missing_and_unused_substitutions() {
 }
 
 #[test]
-fn automapped_substitutions_are_not_unused() {
+fn automapped_substitutions_are_accepted_without_another_use() {
     let config = json!({
         "steps": [{"name": "bash", "script": "true"}],
         "substitutions": {"_A": "x"},

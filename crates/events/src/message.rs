@@ -36,7 +36,7 @@ pub enum Content {
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableEvent {
     /// The event type is unknown to this version of the service.
-    #[error("event type `{0}` is not known; it may be newer than this service")]
+    #[error("event type `{0}` is unknown; update this service if the publisher is newer")]
     UnknownType(String),
     /// An attribute is missing or malformed.
     #[error("event attribute `{attribute}`: {message}")]
@@ -165,7 +165,7 @@ fn digest(run: &RunId, attempt: Attempt, fact: &Fact) -> String {
     hex::encode(&hash.finalize()[..16])
 }
 
-/// The extensions `attempt` and `check`; an absent one is 1.
+/// The extensions `attempt` and `check`; the default is 1.
 fn attempt(event: &Event) -> Result<Attempt, UnreadableEvent> {
     let check = CheckIndex(number::<u16>(event, "check")? - 1);
     Ok(Attempt { check, number: number(event, "attempt")? })
@@ -183,7 +183,7 @@ fn number<N: TryFrom<i64> + PartialOrd + From<u8>>(
         Some(other) => other.to_string().parse().map_err(|_| wrong(format!("`{other}` is not a number")))?,
     };
     let valid = N::try_from(number).ok().filter(|number| *number >= N::from(1));
-    valid.ok_or_else(|| wrong(format!("{number} is not a valid number; the first is 1")))
+    valid.ok_or_else(|| wrong(format!("{number} is out of range; the minimum is 1")))
 }
 
 fn content(event: &Event) -> Result<Content, UnreadableEvent> {

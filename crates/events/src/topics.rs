@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_goes_to_its_service_and_every_fact_to_the_conductor() {
+    fn every_command_is_routed_to_its_service_and_every_fact_to_the_conductor() {
         for event_type in Body::TYPES {
             assert!(COMMANDS.iter().any(|topic| topic.name == topic_of(event_type)), "{event_type}");
         }

@@ -38,7 +38,7 @@ fn the_id_of_a_command_is_derived_from_its_content() {
 }
 
 #[test]
-fn the_id_of_a_fact_follows_from_its_content_alone() {
+fn the_id_of_a_fact_depends_only_on_its_content() {
     let id = |attempt, handle| Message::fact("agent", run(), Attempt::new(attempt), accepted(handle)).key.id;
     assert_eq!(id(1, "a"), id(1, "a"));
     assert_ne!(id(1, "a"), id(2, "a"));

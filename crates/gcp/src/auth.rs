@@ -18,7 +18,7 @@ use crate::keys::{Keyless, Keys};
 const ISSUERS: [&str; 2] = ["https://accounts.google.com", "accounts.google.com"];
 /// Tolerance for clock differences, seconds.
 const LEEWAY: u64 = 60;
-/// Maximum length of a token; Google's have about a kilobyte.
+/// Maximum length of a token; Google's tokens have about 1 kB.
 pub(crate) const LONGEST: usize = 8 << 10;
 
 /// Accepted addresses, separated by commas: `EMAIL` for all requests, `EMAIL=SUBSCRIPTION` only for
@@ -81,7 +81,7 @@ impl Verifier {
     /// Verifies the token in the header `Authorization`.
     ///
     /// # Errors
-    /// Returns an error with the reason if the token is missing, invalid, or not of an accepted caller.
+    /// Returns an error with the reason if the token is missing or invalid, or the caller is not accepted.
     pub async fn verify(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
         let unproven = |why: &str| Denied::Unproven(why.to_owned());
         let header = authorization

@@ -3,23 +3,17 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `PORT` | port to listen on, default 8080 |
-//! | `K_SERVICE`, `K_REVISION` | set by Cloud Run; without them `platform` restricts the listener to
-//! 127.0.0.1 |
+//! | `K_SERVICE`, `K_REVISION` | set by Cloud Run; without them `platform` restricts the listener to 127.0.0.1 |
 //! | `BURNIN_AUTH` | authentication of callers: `platform` or `oidc`; no default |
-//! | `BURNIN_TOKENS` | with `platform` outside Cloud Run: `verified` if a proxy on this host verifies the tokens of callers, as
-//! Cloud Run does |
-//! | `BURNIN_AUDIENCE`, `BURNIN_CALLERS` | with `oidc`: required audience of tokens and accepted callers, see
-//! [`Callers`] |
+//! | `BURNIN_TOKENS` | with `platform` outside Cloud Run: `verified` if a proxy on this host verifies the tokens of callers, as Cloud Run does |
+//! | `BURNIN_AUDIENCE`, `BURNIN_CALLERS` | with `oidc`: required audience of tokens and accepted callers, see [`Callers`] |
 //! | `BURNIN_PROJECT` | project of the Pub/Sub topics |
 //! | `BURNIN_TOPICS` | prefix of the topic names, default `burnin-` |
 //! | `BURNIN_ARTEFACTS`, `BURNIN_LEDGER` | a bucket as `gs://NAME`, or a folder as an absolute path |
-//! | `BURNIN_PULL`, `BURNIN_CLUSTER` | subscription to pull, see [`crate::pull`], and the cluster whose
-//! commands are handled |
-//! | `BURNIN_LOG`, `BURNIN_LOG_FORMAT` | log filter, in the syntax of `RUST_LOG`; format: `google`, `json` or
-//! `compact` |
+//! | `BURNIN_PULL`, `BURNIN_CLUSTER` | subscription to pull, see [`crate::pull`], and the cluster whose commands are handled |
+//! | `BURNIN_LOG`, `BURNIN_LOG_FORMAT` | log filter, in the syntax of `RUST_LOG`; format: `google`, `json` or `compact` |
 //! | `OTEL_EXPORTER_OTLP_ENDPOINT` | endpoint for spans and metrics, see [`crate::otlp`] |
-//! | `PUBSUB_EMULATOR_HOST`, `STORAGE_EMULATOR_HOST`, `BIGQUERY_EMULATOR_HOST` | an emulator instead of
-//! Google's service, with the semantics of Google's clients |
+//! | `PUBSUB_EMULATOR_HOST`, `STORAGE_EMULATOR_HOST`, `BIGQUERY_EMULATOR_HOST` | an emulator instead of Google's service, with the semantics of Google's clients |
 
 use std::{path::PathBuf, str::FromStr};
 

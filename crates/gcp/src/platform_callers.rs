@@ -1,7 +1,7 @@
 //! Callers that Cloud Run has admitted.
 //!
 //! Cloud Run verifies the token of a request and the right of its account to invoke the service, removes the token's signature, and
-//! forwards the request. Of two tokens it verifies only the one in `X-Serverless-Authorization`
+//! forwards the request. If a request has two tokens, Cloud Run verifies only the token in `X-Serverless-Authorization`
 //! (<https://cloud.google.com/run/docs/authenticating/service-to-service>). So the claims of that token are read without verification.
 //!
 //! A browser has no token. A user starts `gcloud run services proxy`, which adds the user's token to every request that reaches a port
@@ -24,8 +24,7 @@ const BY_PROGRAM: &str = "authorization";
 
 /// Reads the callers that the platform has verified.
 pub struct PlatformCallers {
-    /// Whether the platform has verified the token of every request. Elsewhere the platform is the loopback address, and callers have no
-    /// name.
+    /// Whether the platform has verified the token of every request. Otherwise only local callers are accepted, and callers have no name.
     pub are_tokens_verified: bool,
 }
 
@@ -54,13 +53,13 @@ impl Authenticator for PlatformCallers {
     }
 }
 
-/// The account of a token: its address, or its number if it has no address.
+/// The account of a token: its email address, or its subject if the token has no address.
 fn account(header: &str) -> Option<String> {
     let (scheme, token) = header.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("bearer") || token.len() > LONGEST {
         return None;
     }
-    // The token has no signature to verify: Cloud Run verified it, and removed it.
+    // The token has no signature: Cloud Run has verified and removed the signature.
     let AccountClaims { email, sub } = insecure_decode_claims(token.trim()).ok()?;
     [email, sub].into_iter().find(|name| !name.is_empty())
 }

@@ -23,7 +23,7 @@ use google_cloud_pubsub::{
 };
 use service::{Bus, BusError, telemetry::meters::published};
 
-/// Timeout of a publish. The caller must itself respond in time.
+/// Timeout of a publish. The caller waits for the publish and must respond before its own deadline.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Publishes events on the topics of a project.

@@ -28,8 +28,8 @@ pub struct Pull {
     /// Cluster whose commands are handled; others are ignored even if the subscription's filter delivers
     /// them.
     pub cluster: Option<String>,
-    /// Maximum time on one connection without an event. The client (google-cloud-pubsub 1.7, `subscriber/stream.rs`) reports neither
-    /// failed attempts to connect, between which it waits for up to a minute, nor a connection that a firewall dropped silently.
+    /// Maximum time on one connection without an event. The client (google-cloud-pubsub 1.7, `subscriber/stream.rs`) does not report failed
+    /// attempts to connect, which are up to a minute apart, or a connection that a firewall dropped silently.
     pub idle: Duration,
 }
 

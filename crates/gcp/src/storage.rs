@@ -7,8 +7,8 @@
 //! returned if a name is written more than once per second, is handled the same way: another process is writing it, so
 //! read before retrying.
 //!
-//! Google's client performs requests with credentials, one-shot uploads and reads. Its retries are disabled,
-//! because the duration of an attempt cannot be limited, and no call may outlast a push.
+//! Google's client performs requests with credentials, one-shot uploads and reads. Its retries are disabled, because the duration of an
+//! attempt cannot be limited, and no call may take longer than the timeout of a push.
 
 mod download;
 mod request_error;

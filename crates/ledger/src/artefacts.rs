@@ -263,7 +263,7 @@ impl Artefacts {
         let committed = self.manifest(&logs.manifest).await?;
         let committed = committed.ok_or_else(|| damaged("the manifest is missing"))?;
         if committed.digest.sha256 != logs.sha256 {
-            return Err(damaged("the manifest is not the one that was committed"));
+            return Err(damaged("the manifest differs from the committed manifest"));
         }
         let prefix = format!("{job}/");
         let of_job = committed.manifest.objects.into_iter().filter(|object| object.name.starts_with(&prefix));

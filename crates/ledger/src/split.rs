@@ -1,4 +1,4 @@
-//! Two stores as one: names with a given prefix go to a separate store.
+//! Combines two stores: names with a given prefix are stored in a separate store.
 
 use std::sync::Arc;
 

@@ -109,7 +109,7 @@ impl dyn Store + '_ {
     /// The value of a JSON object; `None` if it is absent.
     ///
     /// # Errors
-    /// Returns an error if the store request fails or the object is not such a document.
+    /// Returns an error if the store request fails or the object is not a valid document.
     pub async fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
         let body = self.read(name).await?;
         let value = body.map(|body| serde_json::from_slice(&body)).transpose();
@@ -121,7 +121,7 @@ impl dyn Store + '_ {
 /// control character.
 ///
 /// # Errors
-/// Returns an error, the violated rule, if the name is invalid.
+/// Returns an error with the violated rule if the name is invalid.
 pub fn check_name(name: &str) -> Result<(), StoreError> {
     let why = if name.is_empty() || name.len() > 1024 {
         "must have 1 to 1024 bytes"

@@ -152,7 +152,7 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
     same_knowledge(state, after).then_some(Ignored::NothingNew)
 }
 
-/// Facts about clusters count at any time, because clusters cost money after the run has ended.
+/// Facts about clusters are accepted at any time, because clusters cost money after the run has ended.
 fn concerns_lease(state: &RunState, attempt: Attempt, fact: &Fact) -> bool {
     let lease = state.leases.get(&attempt).map(|lease| lease.state);
     match fact {

@@ -6,8 +6,8 @@
 //! owed(state, now)           -> commands   all commands still pending for this run
 //! ```
 //!
-//! Pending commands follow from the state alone, never from the last event, so recovery after a crash and
-//! normal operation are the same steps: load, [`decide()`], append, [`evolve()`], [`owed()`], send.
+//! Pending commands depend only on the state, never on the last event, so recovery after a crash and normal operation are the same steps:
+//! load, [`decide()`], append, [`evolve()`], [`owed()`], send.
 //!
 //! A run has an *answer* (image, cluster, job, logs, verdict, results, in this order) and a *lease* for every
 //! cluster it requested. It closes when the answer is final, every lease is released and no started operation

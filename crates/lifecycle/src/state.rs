@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::soak::SoakProgress;
 
-/// State of a run, derived from its records alone.
+/// State of a run, derived only from its records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunState {
     pub run: RunId,
@@ -62,7 +62,7 @@ pub struct StageState {
     pub overdue: Option<Timestamp>,
     /// The external system itself reported the end of this attempt: none of its processes is running.
     pub stopped: bool,
-    /// A different end was reported for this attempt later. The first reported end counts.
+    /// A different end was reported for this attempt later. The first reported end is final.
     pub contested: bool,
     pub earlier: Vec<EarlierAttempt>,
 }

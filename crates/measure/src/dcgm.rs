@@ -35,7 +35,7 @@ const NODE_TEST: Known = Known::new(
     "1",
     Better::Exact,
     Scope::Node,
-    "The same for a test without GPU; label `entity` names a CPU or NVSwitch, label `gpus` \
+    "1 if a test without GPU passed, 0 if it failed or warned, no value if it was skipped; label `entity` names a CPU or NVSwitch, label `gpus` \
      GPUs that failed or warned together (version 3)",
 );
 
@@ -297,8 +297,8 @@ fn finding(title: &str, status: &str, subject: Subject, warning: JsonValue<'_>, 
         _ if id.is_some_and(|id| WRONG_DATA.contains(&id)) => Severity::WrongData,
         // The error reports a setting that the operator can change.
         (_, Some(5)) | (Some(3), _) => Severity::Configuration,
-        // DCGM's severity 1: the GPU can perform its work. Clocks that the power limit reduces under load are such an error
-        // (NVIDIA/DCGM, issue 285).
+        // DCGM's severity 1: the GPU can perform its work. Clocks reduced under load by the power limit have this severity (NVIDIA/DCGM,
+        // issue 285).
         (Some(9..=15), Some(1)) => Severity::Unknown,
         (Some(9..=15), _) => Severity::Hardware,
         // The recommended action is to isolate or reset the GPU, which cannot be used until then.

@@ -55,7 +55,7 @@ pub struct Declaration {
     pub json: Option<JsonRule>,
     /// Name of the metric: lower case, parts separated by dots.
     pub name: String,
-    /// Unit of the values; absent if the group or column `unit` reads it from the output.
+    /// Unit of the values; absent if the group or column `unit` contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// Direction of improvement of the values.
@@ -65,13 +65,13 @@ pub struct Declaration {
     /// Lines that report a failure; each becomes a finding `CHECK_FAILED`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fail: Vec<String>,
-    /// Lines that must all occur, or the log is not complete.
+    /// Lines that a complete log must contain, each at least once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub must_see: Vec<String>,
     /// Lines in which the program states that it cannot measure, with the groups of `row`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmeasurable: Vec<String>,
-    /// Exit statuses of a valid measurement; 0 is one of them.
+    /// Exit statuses of a valid measurement; must include 0.
     #[serde(default = "zero")]
     pub exit: Vec<i32>,
 }
@@ -96,7 +96,7 @@ pub struct TableRule {
 pub struct JsonRule {
     /// Path of the values, such as `$.gemm[*].tflops`.
     pub values: String,
-    /// Names of subjects and labels, and for each of them the key next to the value that contains it.
+    /// For each subject or label, its key in the object that contains the measured value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub with: BTreeMap<String, String>,
 }
@@ -178,7 +178,7 @@ impl Declared {
         input::read(NAME, labels, &new, head, input)
     }
 
-    /// Reads a log, and reports which line each rule matched: the first thousand matches.
+    /// Reads a log, and reports the matches of the rules, at most the first 1000.
     ///
     /// # Errors
     ///

@@ -24,7 +24,7 @@ const BANDWIDTH: Known = Known::new(
     "MiB/s",
     Better::Higher,
     Scope::World,
-    "Bandwidth until the last thread ended, from CSV; labels `label`, `block` and `file` (sizes in bytes) where printed, and `repetition` from the second row with these labels on",
+    "Bandwidth until the last thread ended, from CSV; labels `label`, `block` and `file` (sizes in bytes) where printed, and `repetition` from the second row with the same labels",
 );
 const BYTES: Known = Known::new(
     "elbencho.<operation>.bytes",

@@ -18,7 +18,7 @@ const BANDWIDTH: Known = Known::new(
     "B/s",
     Better::Higher,
     Scope::Node,
-    "Bandwidth of `read`, `write` or `trim`; label `job`, and label `repetition` from the second job of the same name on (`numjobs`). An operation without input or output is left out",
+    "Bandwidth of `read`, `write` or `trim`; label `job`, and label `repetition` from the second job of the same name on (`numjobs`). Operations without input or output are omitted",
 );
 const OPERATIONS: Known =
     Known::new("fio.<operation>.iops", "1/s", Better::Higher, Scope::Node, "Operations per second");
@@ -51,7 +51,7 @@ pub(crate) const FORMAT: Format = Format {
 #[derive(Default)]
 struct Fio {
     json: JsonDocuments,
-    /// Counts over all documents: `--status-interval` and a loop print several.
+    /// Counts over all documents: `--status-interval`, and fio in a loop, print several documents.
     repetitions: Repetitions,
     failed: bool,
 }

@@ -1,7 +1,7 @@
 //! gpu-burn: multiplies matrices and compares the results.
 //!
-//! The exit status is 0 even for a faulty GPU. Carriage returns overwrite the progress. Its error counts are reset
-//! about ten times in a run, so the largest one is kept.
+//! The exit status is 0 even for a faulty GPU. Carriage returns overwrite the progress. The program resets its error counts about ten times
+//! in a run, so the largest count is kept.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_kernel_is_an_error_of_the_installation() {
+    fn a_missing_kernel_is_a_configuration_error() {
         // Recorded on four H200, whose program was started in another folder.
         let log = "Couldn't init a GPU test: Error in couldn't find compare kernel: compare.fatbin (gpu_burn-drv.cpp:241): named symbol not \
                    found\n";

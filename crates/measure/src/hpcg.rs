@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unit_of_the_rating_is_the_printed_one() {
+    fn the_rating_has_the_printed_unit() {
         let unit = |text: &str| {
             let log = format!("Final Summary::HPCG result is VALID {text} of=523.118\n");
             crate::read_as(&FORMAT, log.as_bytes()).unwrap().metrics[0].unit.to_string()

@@ -19,7 +19,7 @@ const THROUGHPUT: Known = Known::new(
     "GFLOP/s",
     Better::Higher,
     Scope::World,
-    "Rate of a test; labels `n`, `nb`, `p`, `q` and `variant`, and `repetition` from the second test with these labels on. Four or five digits are printed, so equal values are common",
+    "Rate of a test; labels `n`, `nb`, `p`, `q` and `variant`, and `repetition` from the second test with the same labels. Four or five digits are printed, so equal values are common",
 );
 const PER_GPU: Known = Known::new(
     "hpl.throughput.per_gpu",
@@ -35,7 +35,7 @@ const RESIDUAL: Known =
 pub(crate) const FORMAT: Format = Format {
     name: "hpl",
     programs: "HPL 2.x and HPL-NVIDIA 23 to 26",
-    end: "`End of Tests.` after as many results and residuals as the summary counts",
+    end: "`End of Tests.`, if the numbers of results and residuals equal those in the summary",
     unread: "parameters and progress",
     metrics: &[THROUGHPUT, PER_GPU, TIME, RESIDUAL],
     findings: &[
@@ -69,7 +69,7 @@ static ERROR: SearchPhrase = SearchPhrase::new(" error");
 impl Lines for Hpl {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let text = trim(line.text);
-        // Most lines have neither the first letter of a line that is read nor one of the phrases.
+        // Skip most lines early: they have neither the first letter of a line that is read nor one of the phrases.
         let begins = text.starts_with(['H', 'W', '|', 'F', 'E', 'T']);
         if !begins && TESTS.find(text).is_none() && ERROR.find(text).is_none()
             || text.starts_with("Column=")
@@ -83,7 +83,7 @@ impl Lines for Hpl {
         } else if text.starts_with('W') && line.whole {
             self.row(text, line, out);
         } else if let Some(columns) = text.strip_prefix("T/V") {
-            // The line `T/V    : Wall time / encoded variant.` explains the column.
+            // The line `T/V    : Wall time / encoded variant.` is not a header: the unit stays unknown.
             let title =
                 columns.split_once(" Time ").map(|(_, title)| title.split('(').next().unwrap_or(title));
             self.unit = title.map(|title| short(trim(title)).to_owned());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_title_of_the_column_is_the_unit_of_the_rates() {
+    fn the_unit_of_the_rates_is_read_from_the_column_title() {
         let old = "T/V                N    NB     P     Q               Time                 Gflops";
         assert_eq!(units(old), ["s", "GFLOP/s", "GFLOP/s"]);
         let new = "T/V                N    NB     P     Q         Time          Gflops (   per GPU)";
@@ -207,7 +207,7 @@ mod tests {
 
     /// Input files repeat a size to measure it several times.
     #[test]
-    fn repeated_tests_have_a_number() {
+    fn a_repeated_test_has_the_label_repetition() {
         let row = "WR0 1000 100 1 2 46.37 8.1e+03 ( 4.0e+03)\n";
         let log = format!("HPLinpack 2.3\n{row}{}{row}", row.replace("1000", "2000"));
         let metrics = crate::read_as(&FORMAT, log.as_bytes()).unwrap().metrics;

@@ -37,7 +37,7 @@ const SAMPLE: Known = Known::new(
     "printed",
     Better::None,
     Scope::Node,
-    "A sample; its labels are kept, but `gpu` and its `UUID`, `pci_bus_id` and `device` become the subject, and `hostname` its node. The unit is \
+    "A sample; its labels are kept, except that `gpu`, `UUID`, `pci_bus_id` and `device` identify the GPU, and `hostname` the node. The unit is \
      that of `# UNIT`, otherwise `unknown`",
 );
 const PAIR: Known = Known::new(
@@ -46,7 +46,7 @@ const PAIR: Known = Known::new(
     Better::None,
     Scope::Node,
     "A number of a line `key=value`; the unit follows from the suffix of the key, such as `_us`, otherwise `unknown`. Label `repetition` from \
-     the second run of the program on: the first key of the log after an end mark",
+     the second run of the program; a run starts at the first key of the log after an end mark",
 );
 
 pub(crate) const BMF: Format = Format {

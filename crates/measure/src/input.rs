@@ -10,10 +10,10 @@ use crate::{
     prefix::LogPrefixes,
 };
 
-/// Size of the beginning of a log that decides its format, bytes.
+/// Length of the log prefix from which the format is detected, bytes.
 const HEAD: usize = 1 << 20;
-/// Memory for a short log, bytes. With memory for the whole beginning, most of a short log's memory would be unused, and the allocator would
-/// return it to the system after each log: the next one would wait for new pages.
+/// Initial buffer size, bytes. With `HEAD` bytes most of the buffer would be unused for a short log, and the allocator would return the
+/// buffer to the system after each log, so that the next log would wait for new pages.
 const SHORT: usize = HEAD / 4;
 
 /// Reads the lines of a log in this format; `beginning` was already read from `input`.

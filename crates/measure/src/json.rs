@@ -91,9 +91,9 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Parses the document at the start of a log's lines; returns it with its length. `None` if the lines do not start with a document, or
-    /// if it differs from the document that [`JsonDocuments`] would find: lines within a string, empty lines, or lines from which the
-    /// reader removes a part. The first line has `first` bytes.
+    /// Parses the document at the start of a log's lines; returns it with its length. Returns `None` if the lines do not start with a
+    /// document, or if [`JsonDocuments`] could find a different document, because of a line feed within a string, an empty line, or a line
+    /// from which the reader removes a part. The first line has `first` bytes.
     fn at_start(text: &'a str, first: usize, line: u64, nodes: Vec<JsonNode>) -> Option<(Self, usize)> {
         static LOG_DRIVER: SearchPhrase = SearchPhrase::new("\n{\"log\":\"");
         let mut document = Self::new(text, line, nodes);

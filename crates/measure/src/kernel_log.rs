@@ -1,6 +1,7 @@
 //! The kernel log: Xid of GPUs, SXid of NVSwitches, machine checks, PCIe errors and processes killed for memory.
 //!
-//! A kernel log has no end mark. The command of a check prints one after it, so that a cut log is never evidence that errors are absent.
+//! A kernel log has no end mark. The command of a check prints an end mark after the log, so that a truncated log is never evidence that
+//! errors are absent.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +27,7 @@ pub(crate) const FORMAT: Format = Format {
     name: "kernel-log",
     programs: "`dmesg` and `journalctl -k`, with any time format",
     end: "a line `-- end of kernel log --` after at least one kernel line or `-- No entries --` of journalctl; the command of \
-          the check prints it after the log; without it the findings count and their absence is no evidence",
+          the check prints it after the log; without this line, findings are valid but their absence is no evidence",
     unread: "times, and all lines without a finding",
     metrics: &[],
     findings: &[

@@ -5,7 +5,7 @@ use model::metric::{Better, Scope};
 /// A metric of a format.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Name; a part in angle brackets stands for any text, such as the name of a test.
+    /// Name; a part in angle brackets matches any text, such as the name of a test.
     pub name: &'static str,
     /// Unit; `printed` if the program prints it or its scale varies.
     pub unit: &'static str,
@@ -28,7 +28,7 @@ impl Known {
         Self { name, unit, better, scope, meaning }
     }
 
-    /// Whether a metric of this name is described by this entry.
+    /// Whether this entry describes a metric of this name.
     #[must_use]
     pub fn describes(&self, name: &str) -> bool {
         fn matches(pattern: &str, name: &str) -> bool {

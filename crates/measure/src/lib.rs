@@ -1,9 +1,8 @@
 //! Reads the output of benchmarks and health checks into [metrics and findings](model::metric).
 //!
-//! [`FORMATS`] lists the formats; `docs/METRICS.md` describes their metrics. The following holds for any input, however
-//! damaged:
+//! [`FORMATS`] lists the formats; `docs/METRICS.md` describes their metrics. These guarantees hold for any input, including damaged input:
 //!
-//! - A number is returned exactly as printed, or not at all. `N/A` and the like become a metric without value.
+//! - A number is returned exactly as printed, or not at all. Text such as `N/A` becomes a metric without value.
 //! - A log is [`Complete`](model::measurement::LogEnd::Complete) only if the program's own end mark was read, and no data was omitted.
 //! - A unit is kept as printed. The names of known units are normalized only where they are exact synonyms.
 //! - Memory is limited to 32 MiB for any input, and time is linear in its size. A JSON document is evaluated up to 6 MiB, a

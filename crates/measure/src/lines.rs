@@ -109,9 +109,9 @@ struct ProcessStream {
 }
 
 impl Processes<'_> {
-    /// Reads the pieces at the start of a text up to one that may have a prefix or continues a line; returns their length, their number
-    /// of lines, and whether the next piece is the first of a line. Nearly all lines are read here, with as little work as possible
-    /// for each of them.
+    /// Reads the pieces at the start of a text, up to the first piece that may have a prefix or continues a line. Returns the length of
+    /// these pieces, their number of lines, and whether the next piece is the first of a line. Nearly all lines are read here, with as
+    /// little work as possible for each of them.
     fn plain_lines(&mut self, text: &str, position: usize, number: u64, returns: bool) -> (usize, u64, bool) {
         let stream = self.streams.get_mut(self.current).filter(|_| self.is_unlabelled);
         let Some(stream) = stream else { return (0, 0, true) };
@@ -141,8 +141,8 @@ impl Processes<'_> {
         (text.len() - rest.len(), lines, first)
     }
 
-    /// Reads a piece that may have a prefix, or differs from most in another way; returns the number of bytes that were taken, if they
-    /// are more than the piece.
+    /// Slow path for a piece that [`Self::plain_lines`] does not read. Returns the number of bytes taken if the reader took more than the
+    /// piece, otherwise 0.
     fn examine(&mut self, piece: LinePiece<'_>, scratch: &mut Vec<u8>) -> usize {
         let LinePiece { text, number, whole, first, position, ahead } = piece;
         self.out.position = position;
@@ -278,11 +278,11 @@ struct LinePiece<'a> {
     ahead: &'a str,
 }
 
-/// Splits the input at line feeds and carriage returns: programs overwrite their progress with the latter, which do not
-/// count as lines. The beginning of the log is split in place; the memory is then used for the rest of the log.
+/// Splits the input at line feeds and carriage returns: programs overwrite their progress with carriage returns, which do not increase the
+/// line number. The beginning of the log is split in place; the memory is then used for the rest of the log.
 fn split(beginning: Vec<u8>, mut input: impl Read, processes: &mut Processes<'_>) -> io::Result<()> {
     let (mut buffer, mut scratch) = (beginning, Vec::new());
-    // The line that is not read yet starts at `from`; `block` is the end of the bytes in which terminators were searched.
+    // The unread line starts at `from`; `block_end` is the end of the bytes already searched for terminators.
     let (mut filled, mut from, mut block_end, mut number) = (buffer.len(), 0, 0, 1);
     let (mut skipping, mut first) = (false, true);
     let end = loop {
@@ -372,7 +372,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, &[u8]> {
     str::from_utf8(bytes).map_err(|_| bytes)
 }
 
-/// The worse of two ends; an empty part does not count.
+/// The worse of two ends; the end of an empty part is ignored.
 pub(crate) fn worst(ended: Option<LogEnd>, other: LogEnd) -> Option<LogEnd> {
     let rank = |end: LogEnd| match end {
         LogEnd::Empty => 0,

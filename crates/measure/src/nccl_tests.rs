@@ -4,7 +4,7 @@ use crate::format::{Format, Reader};
 
 pub(crate) const FORMAT: Format = Format {
     name: "nccl-tests",
-    programs: "nccl-tests and rccl-tests since 2017, text and JSON; the measurements are tables; the warehouse has them also as metrics (docs/WAREHOUSE.md)",
+    programs: "nccl-tests and rccl-tests since 2017, text and JSON; the measurements are tables; the warehouse also stores them as metrics (docs/WAREHOUSE.md)",
     end: "the line `Avg bus bandwidth`",
     unread: "see the crate `nccl`",
     metrics: &[],

@@ -11,7 +11,7 @@ const INTEGER_POWERS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 
 /// Maximum length of a number, bytes; the programs print at most 40.
 const LONGEST: usize = 64;
 
-/// A finite number and the distance of two adjacent printed values.
+/// A finite number and the smallest difference between two printed values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PrintedNumber {
     pub(crate) value: f64,
@@ -80,8 +80,8 @@ pub(crate) fn number(text: &str) -> Option<PrintedNumber> {
     Some(PrintedNumber { value, resolution: power(step) })
 }
 
-/// An integer times ten to the power `step`, if one operation on exact operands yields it: then it is the nearest floating-point
-/// number.
+/// An integer times ten to the power `step`; `None` unless one operation on exact operands yields the result, because only then the result
+/// is the nearest floating-point number.
 fn exact(integer: u64, step: i32) -> Option<f64> {
     // Integers are exact up to 2^53, powers of ten up to 10^22.
     if integer > 1 << 53 || !(-22..=22).contains(&step) {

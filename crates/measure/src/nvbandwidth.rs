@@ -27,7 +27,7 @@ const COPY: Known = Known::new(
     Scope::Gpu,
     "Bandwidth of a test, or latency if its name contains `latency` (then lower is better); between two GPUs the scope is \
      `pair`. Label `part` distinguishes several matrices of one test, label `cpu` rows of the host other than 0. A waived test has no \
-     value. Text does not name it: it is `unnamed`, unless all tests of version 0.6 to 0.9 ran in their usual order",
+     value. Text output does not name waived tests: the test is `unnamed`, unless the log lists all tests of version 0.6 to 0.9 in their usual order",
 );
 
 /// Tests of version 0.7 and later in their usual order; those with `true` are absent in version 0.6 (NVIDIA/nvbandwidth, nvbandwidth.cpp,
@@ -96,7 +96,7 @@ struct Copies {
     broken: bool,
 }
 
-/// A test in the order of the log.
+/// An entry of the list of tests.
 enum Listed {
     Started(String),
     /// Line number of a test that the program does not start; the line does not name the test.
@@ -319,7 +319,7 @@ impl Copies {
         let Some(test) = &mut self.test else { return };
         let sum = rest.strip_prefix(test.name.as_str()).and_then(|sum| number(sum.trim()));
         let matrix = test.matrix.take();
-        // Three matrices of a test, each with its sum, are two directions and the total.
+        // A test with three matrices, each with its sum, prints two directions and their total.
         let last = !matches!(matrix.as_ref().and_then(|matrix| matrix.part), Some("1" | "2"));
         match (matrix, sum) {
             (Some(matrix), Some(sum)) if whole && matrix.agrees(sum) => {}
@@ -460,7 +460,7 @@ NOTE: The reported results may not reflect the full capabilities of the platform
 ";
 
     #[test]
-    fn a_value_between_two_gpus_names_both_and_its_part() {
+    fn a_value_between_two_gpus_records_both_gpus_and_the_label_part() {
         let reading = crate::read(LOG.as_bytes()).unwrap();
         assert_eq!(reading.ended, LogEnd::Complete);
         let shown = |index: usize| {
@@ -502,7 +502,7 @@ NOTE: The reported results may not reflect the full capabilities of the platform
         let reading = crate::read(log.as_bytes()).unwrap();
         assert_eq!(reading.ended, LogEnd::Complete);
         let none = reading.metrics.into_iter().filter(|metric| metric.value.is_none());
-        none.map(|metric| (metric.name.to_string(), metric.unmeasurable.unwrap())).collect()
+        none.map(|metric| (metric.name.to_string(), metric.unmeasurable.unwrap().to_string())).collect()
     }
 
     fn sample(name: &str) -> String {
@@ -529,7 +529,7 @@ NOTE: The reported results may not reflect the full capabilities of the platform
     }
 
     #[test]
-    fn a_waived_test_of_an_unusual_order_has_no_name() {
+    fn a_waived_test_in_an_unusual_order_is_unnamed() {
         let text = sample("0.9-h100.txt");
         for changed in [text.replacen("Waived:", "", 1), text.replacen("Waived:", "Waived:\nWaived:", 1)] {
             let waived = waived_tests(&changed);

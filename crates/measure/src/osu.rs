@@ -77,8 +77,8 @@ struct OsuColumn {
 impl OsuColumn {
     /// Reads the title of a column: `Avg Latency(us)`, `Bandwidth (MB/s)`, `Messages/s`.
     ///
-    /// Versions 5.9 and 7.4 print these units only. Another unit is passed on as printed, because a value in it is not judged against
-    /// bounds in the unit of the registry.
+    /// Versions 5.9 and 7.4 print these units only. Another unit is passed on as printed, because the verdict does not judge such a value
+    /// against bounds in the unit of the registry.
     fn of(title: &str) -> Option<Self> {
         let with_unit =
             title.split_once('(').map(|(name, unit)| (name, unit.strip_suffix(')').unwrap_or(unit)));
@@ -247,7 +247,7 @@ mod tests {
 
     /// Headers as in `osu_util_mpi.c` of version 7.4 and in the programs of 5.9.
     #[test]
-    fn the_units_of_the_programs_are_those_of_the_registry() {
+    fn printed_units_equal_the_units_of_the_registry() {
         assert_eq!(
             read("# Size      Bandwidth (MB/s)        Validation"),
             [("osu.x.bandwidth".to_owned(), "MB/s".to_owned())]
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn another_unit_is_passed_on_as_printed() {
+    fn a_unit_other_than_the_registry_unit_is_kept_as_printed() {
         assert_eq!(
             read("# Size      Bandwidth (GB/s)   Avg Latency(ms)"),
             columns(("osu.x.bandwidth", "GB/s"), ("osu.x.latency", "ms"))

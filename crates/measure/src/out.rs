@@ -52,7 +52,7 @@ pub(crate) struct Out {
     pub(crate) origin: Subject,
     /// Bytes of open JSON documents, of all processes.
     pub(crate) documents: usize,
-    /// Bytes of the log that the reader of a line took, if they are more than the line.
+    /// Number of bytes that the reader of a line took, if it took more than the line; otherwise 0.
     pub(crate) taken: usize,
     /// Length of the log, bytes; 0 if it is unknown.
     pub(crate) length: usize,
@@ -376,8 +376,8 @@ impl Out {
     }
 }
 
-/// Adds serial number and bus id of the listed GPUs to metrics and findings of the same node, rank and index. A position at which the
-/// log lists different devices stays without them.
+/// Adds serial number and bus id of the listed GPUs to metrics and findings of the same node, rank and index. If the log lists different
+/// devices for one node, rank and index, neither is added.
 fn identify(reading: &mut Reading) {
     let Reading { gpus, metrics, findings, .. } = reading;
     let mut devices: BTreeMap<_, Option<&Subject>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! perftest: `ib_write_bw`, `ib_read_bw`, `ib_write_lat` and the other programs of the package.
 //!
-//! A client and a server in one log print one header and one closing line each. The JSON output has no unit. From 24.01 on one of its
-//! keys has no quotes; until 23.10 no text but the name of the device has quotes, and a comma follows each last member
+//! A client and a server in one log print one header and one closing line each. The JSON output has no unit. Since 24.01 one key of the
+//! JSON output has no quotes. Up to 23.10 only the name of the device has quotes, and a comma follows each last member
 //! (linux-rdma/perftest, `src/perftest_parameters.c`, `write_test_info_to_file`, at v4.5-0.20, 23.10.0-0.29 and 24.01.0-0.38).
 
 use std::sync::Arc;
@@ -301,7 +301,8 @@ fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
                 ("BW_average", _) => (&BANDWIDTH, "bandwidth", "unknown"),
                 ("BW_peak", _) => (&PEAK, "bandwidth.peak", "unknown"),
                 ("MsgRate", _) => (&RATE, "message_rate", "Mpps"),
-                // The values are microseconds, or with option `-C` processor cycles, which the program labels as microseconds in text too.
+                // Microseconds. With option `-C` the values are processor cycles, which the program labels as microseconds in its text
+                // output too.
                 (_, Some((_, statistic))) => (&LATENCY, *statistic, "us"),
                 _ => continue,
             };

@@ -24,7 +24,8 @@ impl LineOrigin<'_> {
     }
 }
 
-/// Prefixes of a log. Those that could also be text of a program are removed only if most lines have one.
+/// Prefixes of a log. A prefix that could also be program output is removed only if at least 80 % of the examined lines, and at least
+/// three, have such a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogPrefixes {
     /// Whether lines begin with a rank and a colon (`srun -l`).

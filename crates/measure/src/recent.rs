@@ -1,7 +1,6 @@
 //! A cache of recent values, of fixed size.
 
-/// Number of values that are stored for equal upper bits of their hashes. With one value, two names of a log would often
-/// replace each other at each metric.
+/// Number of values of a set. With one value per set, two names of a log would often replace each other at each metric.
 const WAYS: usize = 4;
 /// Number of bits that select a set of values.
 const BITS: u32 = 6;
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_values_are_found() {
+    fn the_four_latest_values_of_a_set_are_found() {
         let mut recent = Recent::default();
         assert_eq!(recent.get(0, |_| true), None);
         // Six different hashes that select the same set.

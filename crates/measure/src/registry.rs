@@ -40,7 +40,7 @@ pub fn format(name: &str) -> Option<&'static Format> {
 }
 
 /// The criteria, with the unit of the registry for each metric without a `unit`: a bound without a unit is in the unit that
-/// `docs/METRICS.md` lists, so that a value in another unit is inconclusive. Metrics with a printed unit keep the criteria's.
+/// `docs/METRICS.md` lists, so that a value in another unit is inconclusive. Criteria of metrics with a printed unit do not change.
 #[must_use]
 pub fn with_units<'a>(criteria: &'a Criteria, name: Option<&str>) -> Cow<'a, Criteria> {
     let mut completed = Cow::Borrowed(criteria);
@@ -58,7 +58,7 @@ pub fn with_units<'a>(criteria: &'a Criteria, name: Option<&str>) -> Cow<'a, Cri
     completed
 }
 
-/// The format of a log with this beginning; `None` for an unknown one, and for a failed job of nccl-tests.
+/// The format of a log with this beginning; `None` if the format is unknown, and for a failed nccl-tests job.
 pub(crate) fn detect(head: &[u8]) -> Option<&'static Format> {
     let has = |phrase: &&str| memmem::find(head, phrase.as_bytes()).is_some();
     let found = FORMATS.iter().find(|format| format.marks.iter().any(|mark| mark.iter().all(has)))?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_of_the_node_does_not_hide_a_failed_job() {
+    fn node_state_in_the_log_of_a_failed_job_does_not_determine_the_format() {
         let name = |log: &str| detect(log.as_bytes()).map(|format| format.name);
         let kernel = "[1.5] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.\n";
         assert_eq!(name(kernel), Some("kernel-log"));

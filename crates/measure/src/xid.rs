@@ -143,7 +143,7 @@ pub(crate) fn sxid(code: u32, fatal: bool) -> (Severity, &'static str) {
         14_017 => "timeout of a transaction",
         15_000..=15_999 => "routing error",
         19_084 => "heartbeat timeout of a link",
-        20_001 => "a link sent data again",
+        20_001 => "a link retransmitted data",
         20_009 => "short-term error rate of a link",
         20_012 => "broken or inconsistent connection",
         20_034 => "a link went down",

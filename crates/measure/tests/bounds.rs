@@ -22,7 +22,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 const MIB: u64 = 1 << 20;
 /// Maximum memory for reading a log, buffers included.
 const MAX_BYTES: usize = 32 << 20;
-/// Size of the generated logs. A build without optimization reads less: `cargo test --release -p measure --test bounds`.
+/// Size of the generated logs, bytes. Only an optimized build reads the full 256 MiB: `cargo test --release -p measure --test bounds`.
 const SIZE: u64 = if cfg!(debug_assertions) { 8 * MIB } else { 256 * MIB };
 
 /// The allocator counts the memory of all threads, so only one test runs at a time.
@@ -72,7 +72,7 @@ impl<F: FnMut(u64, &mut Vec<u8>)> Read for Made<F> {
     }
 }
 
-/// One or two samples of each format.
+/// One sample of each format and file extension.
 fn samples() -> Vec<(&'static Format, Vec<u8>)> {
     let mut samples = Vec::new();
     for format in FORMATS {

@@ -1,8 +1,8 @@
 //! The parsed logs of a judged run: `measurements.json`, in the folder of `verdict.json`; `measurements.json.gz` for large clusters.
 //!
-//! The judge parses the logs once and [`write()`]s them; the loader, the reports and the dashboard [`read`] them.
-//! The fact `verdict.reached` names the object and its digest, so its content is verified like that of the logs.
-//! Runs judged before the object existed have no such name: their logs are parsed.
+//! The judge parses the logs once and [`write()`]s them; the loader, the reports and the dashboard [`read`] them. The fact
+//! `verdict.reached` names the object and its digest, so its content is verified like that of the logs. Verdicts of older versions do not
+//! name the object: the logs of their runs are parsed.
 
 use std::io::{self, BufReader, BufWriter, Cursor, Read, Write};
 
@@ -84,9 +84,9 @@ impl Measurements {
     }
 }
 
-/// Stores the measurements in the folder of the judging command, compressed by gzip if they are larger than 16 MiB. Returns
-/// `None`, and the logs stay the only source, if they are larger than 512 MiB, or if another version of the program has already
-/// stored different content.
+/// Stores the measurements in the folder of the judging command, compressed by gzip if they are larger than 16 MiB. Returns `None` if the
+/// measurements are larger than 512 MiB, or if another version of the program has already stored different content; the logs then remain
+/// the only source.
 ///
 /// # Errors
 /// Returns an error if the store request fails.

@@ -155,7 +155,7 @@ async fn measurements_of_another_run_or_schema_are_refused_by_field() {
 }
 
 #[tokio::test]
-async fn measurements_that_another_version_stored_differently_are_not_named() {
+async fn write_names_no_object_if_another_version_stored_different_measurements() {
     let bucket = Bucket::with("versions-1", &samples()).await;
     bucket.written().await;
     let document = Measurements::of(&bucket.run, &bucket.logs, Attempt::FIRST, Vec::new());

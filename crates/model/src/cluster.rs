@@ -59,7 +59,7 @@ pub struct Node {
     pub name: String,
     /// Number of GPUs, or 1 for a node without GPUs.
     pub slots: u32,
-    /// GPUs that the cluster's settings state for the node; absent if they state none. A GPU that the node has lost counts.
+    /// GPUs that the cluster's settings state for the node; absent if they state none. The number includes GPUs that the node has lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
 }

@@ -88,12 +88,12 @@ pub struct MetricCriterion {
     /// `device_reference`, `peers` and `past` need a direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub better: Option<Better>,
-    /// Number of subjects that must be measured, over all nodes. Default: at least one; for a metric of GPUs, each GPU that the log
-    /// names, and on each node the GPUs that the cluster's settings state, or else those that any other node has.
+    /// Number of subjects that must be measured, over all nodes. Default: at least one. For a metric of GPUs: each GPU in the log, and on
+    /// each node the GPUs that the cluster's settings state or, without such settings, every GPU index of the other nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub subjects: Option<u32>,
-    /// Accept unmeasurable subjects: the program states that it cannot measure the metric.
+    /// Accept subjects for which the program reports that it cannot measure the metric.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_be_unmeasurable: bool,
     /// Lower bound, in the metric's unit.
@@ -117,7 +117,7 @@ pub struct MetricCriterion {
     /// Accepted distance from the same subject's own past: earlier passed runs, or a baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past: Option<PastTolerance>,
-    /// Values that are judged, if the program prints a metric repeatedly; its other values are evidence.
+    /// Selects the judged values of a metric that the program prints repeatedly; the other values are evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Settled>,
 }

@@ -229,7 +229,7 @@ pub struct JobEnd {
     pub started_at: Option<Timestamp>,
     /// End of the job by its own clock, for display.
     pub ended_at: Option<Timestamp>,
-    /// Names of the job's nodes, if the scheduler chose them and still reports them; otherwise the cluster names them.
+    /// Names of the job's nodes, if the scheduler chose them and still reports them; otherwise empty, and the nodes of the cluster apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }
@@ -259,7 +259,7 @@ fn is_first(format: &u32) -> bool {
     *format == 1
 }
 
-/// The commit of a stage: written last, create-only. A file that it does not list does not exist.
+/// The commit of a stage: written last, create-only. A file that the manifest does not list is treated as absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
     /// At most [`MANIFEST_FORMAT`]; later formats are rejected.
@@ -412,7 +412,7 @@ pub enum NodeResultKind {
     RetestPassed,
     /// Passed its re-test, and was returned to service.
     Returned,
-    /// The run that re-tested it failed, and suspects no other node.
+    /// The run that re-tested the node failed, and suspects no other node.
     RetestFailed,
     /// A run on the node passed.
     Passed,

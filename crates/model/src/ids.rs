@@ -72,7 +72,7 @@ impl FromStr for RunId {
             Err(InvalidId::new(
                 "run id",
                 text,
-                "a letter, then letters, digits and `-`, all lower case, at most 50",
+                "a lower-case letter, then lower-case letters, digits and `-`, at most 50 characters, not ending in `-`",
             ))
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | [`Workflow`] | what to run: an image, a cluster, a benchmark, limits |
+//! | [`Workflow`] | definition of a run: an image, a cluster, a benchmark, limits |
 //! | run, [`RunId`] | one execution of a workflow, from a trigger to a [`Conclusion`] |
 //! | [`Stage`], [`Attempt`] | a step of a run, and its attempt number, starting at 1 |
 //! | [`Fact`] | past event of a run; published by the component that observed it |

@@ -85,8 +85,7 @@ pub struct NodeSearch {
     /// Program of the job. With nccl-tests, pairs run only the largest size of the workload.
     #[serde(flatten)]
     pub program: Program,
-    /// Metrics of the criteria, for a program other than nccl-tests: the first of them in a pair's log is the speed of
-    /// the pair.
+    /// Metrics of the criteria, for a program other than nccl-tests. The speed of a pair is the first of these metrics in its log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
     /// Directions that the criteria state for these metrics; other metrics have the direction of their format.

@@ -126,7 +126,7 @@ impl Reading {
 }
 
 impl LogEnd {
-    /// The worse end of two logs; an empty log does not count.
+    /// The worse end of two logs; the end of an empty log is ignored.
     #[must_use]
     pub const fn worse(self, other: Self) -> Self {
         match (self, other) {
@@ -376,8 +376,7 @@ pub struct OutOfBounds {
 
 /// A message size for display: `8 B`, `64 KiB`, `16 MiB`.
 ///
-/// A size that is not a whole number of its unit has one decimal, even `.0`, to distinguish it from the exact
-/// one.
+/// A size that is not a whole multiple of its unit has one decimal, even `.0`, to distinguish it from an exact size.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

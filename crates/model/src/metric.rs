@@ -16,8 +16,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A value of one subject, as printed by the program.
 ///
-/// It has either a `value` or a reason why the program could not measure it. A metric that a log lacks is neither:
-/// coverage reports it as missing.
+/// It has either a `value` or a reason why the program could not measure it. A metric that is absent from the log has neither: the coverage
+/// check reports it as missing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
     /// Stable name: lower case, parts separated by dots, without unit and subject: `memory.h2d`, `gemm`.
@@ -40,7 +40,7 @@ pub struct Metric {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
     /// Reason, as printed, why the program could not measure the value, such as `Waived`; null for a measured value.
-    pub unmeasurable: Option<String>,
+    pub unmeasurable: Option<Arc<str>>,
     /// Line of the log, starting at 1.
     pub line: u64,
 }
@@ -49,8 +49,8 @@ pub struct Metric {
 #[derive(Clone, Default)]
 pub struct Labels(Option<Arc<LabelMap>>);
 
-/// A map takes several allocations, and a log may have thousands of labels with one number, such as `repetition`. Their maps are made when
-/// they are read for the first time.
+/// Labels whose map is built at the first access: a map takes several allocations, and a log may have thousands of labels with one number,
+/// such as `repetition`.
 struct LabelMap {
     #[expect(clippy::box_collection, reason = "labels with a number, which have no map, take 24 bytes less")]
     map: OnceLock<Box<BTreeMap<String, String>>>,
@@ -195,7 +195,7 @@ pub enum Better {
     Lower,
     /// The value must equal an expected value.
     Exact,
-    /// No direction, such as that of a temperature: evidence, unless criteria bound the value or state a direction.
+    /// No direction, such as a temperature: the value is evidence and is judged only if criteria bound it or state a direction.
     None,
 }
 
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_with_a_number_equal_labels_with_its_text() {
+    fn labels_with_a_number_equal_labels_with_the_number_as_text() {
         let number = Labels::number("repetition", 20);
         let text = Labels::from(BTreeMap::from([("repetition".to_owned(), "20".to_owned())]));
         assert_eq!(

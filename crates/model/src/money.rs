@@ -31,7 +31,7 @@ impl Money {
         Self(u64::try_from(exact.div_ceil(3_600_000)).unwrap_or(u64::MAX))
     }
 
-    /// Time that this amount pays for `count` units at `price` per hour; `None` if the units are free.
+    /// Time for which this amount pays `count` units at `price` per hour; `None` if the units are free.
     #[must_use]
     pub fn pays_for(self, count: u32, price: Self) -> Option<Span> {
         let hourly = u128::from(price.0) * u128::from(count);

@@ -29,7 +29,7 @@ pub struct ChannelNotify {
     pub on: Vec<News>,
 }
 
-/// Reports on the commit whose push started the run; sent for every such run.
+/// Reports on the commit whose push started the run; sent for every run that a push started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GithubNotify {
@@ -57,7 +57,7 @@ pub enum News {
     Broken,
     /// Reminder: the reported state is unchanged after a day.
     StillFailing,
-    /// A pass after any of these.
+    /// A pass after a failed, inconclusive or broken run.
     Recovered,
 }
 
@@ -107,7 +107,7 @@ impl Notify {
             };
             let field = format!("{kind}.{field}");
             if !is_name(name) {
-                let why = "expected a name: a letter, then lower-case letters, digits and `-`, at most 40; never an address";
+                let why = "expected a name: a letter, then lower-case letters, digits and `-`, at most 40 characters; not an address";
                 add(&field, why);
             } else if !names.insert((kind, name)) {
                 add(&field, &format!("`{name}` is given twice; remove one entry"));

@@ -12,8 +12,8 @@ pub struct Soak {
     /// Minimum duration from the start of the first job to the end of the last round: 10 seconds to 168 hours.
     #[serde(rename = "for")]
     pub duration: Span,
-    /// Maximum decline of a value from the first to the last compared round, relative to its median in the first third of them. The
-    /// first fifth of all rounds, in which the devices warm up, is not compared.
+    /// Maximum decline of a value from the first to the last compared round, relative to its median in the first third of the compared
+    /// rounds. The first fifth of all rounds, in which the devices warm up, is not compared.
     #[serde(default = "default_drift")]
     #[schemars(range(min = 0.001, max = 0.5))]
     pub drift: f64,
@@ -44,7 +44,7 @@ pub struct SoakRounds {
 pub struct SoakRound {
     /// Number of the round, starting at 1.
     pub round: u16,
-    /// Its stored measurements; absent if they were too large to store.
+    /// Stored measurements of the round; absent if too large to store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measurements: Option<MeasurementsFile>,
 }

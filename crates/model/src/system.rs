@@ -1,4 +1,4 @@
-//! The part of a cluster that all crates share: the kind's name, and settings that only the kind's own crate reads.
+//! Description of a cluster, shared by all crates: the name of its kind, and settings that only the kind's own crate reads.
 
 use std::fmt;
 
@@ -45,8 +45,8 @@ impl System {
         &self.0.value
     }
 
-    /// Number of requested nodes: the settings of every kind state `nodes`. For a deployed cluster they are in the
-    /// settings of the provisioned kind. 0 if unknown.
+    /// Number of requested nodes: the settings of every kind state `nodes`. For a deployed cluster the number is in the settings of the
+    /// provisioned kind. 0 if unknown.
     pub fn nodes(&self) -> u32 {
         let settings = self.settings();
         let inner = || settings.as_object()?.values().find_map(|inner| inner.get("nodes"));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployed_cluster_has_the_nodes_of_the_kind_that_it_provisions() {
+    fn a_deployed_cluster_has_the_node_count_of_the_kind_that_it_provisions() {
         let build = json!({"config": {"nodes": 9}, "substitutions": {}});
         let deployed = json!({"deploy": build, "destroy": build, "slurm": {"nodes": 2}});
         assert_eq!(System::new(DEPLOYED, deployed).nodes(), 2);

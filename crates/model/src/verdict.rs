@@ -65,7 +65,7 @@ pub struct VerdictReached {
     pub suspects: Vec<VerdictSuspect>,
     /// Object name of the full verdict in the artefact bucket.
     pub object: String,
-    /// The parsed logs; `None` if they were judged before this object existed, or are too large for one object.
+    /// The parsed logs; `None` if an older version judged them without this object, or if they are too large for one object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measurements: Option<Box<MeasurementsFile>>,
 }

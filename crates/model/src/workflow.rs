@@ -232,7 +232,7 @@ pub struct Check {
     /// Program, criteria and baseline.
     #[serde(flatten)]
     pub benchmark: Benchmark,
-    /// Names of earlier checks; without a pass of each of them this check is skipped.
+    /// Names of earlier checks that must pass; otherwise this check is skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
     /// Maximum duration of the check's job; `limits.job` if absent.

@@ -198,12 +198,12 @@ impl Workload {
     /// Maximum number of sizes.
     pub const MOST_SIZES: usize = 1000;
 
-    /// All requested sizes, bytes, ascending, and at most [`Workload::MOST_SIZES`] and one more. A measured size may be slightly smaller:
-    /// see [`Workload::covers`].
+    /// Requested sizes, bytes, in ascending order, limited to [`Workload::MOST_SIZES`] + 1. A measured size may be slightly smaller: see
+    /// [`Workload::covers`].
     pub fn sizes(&self) -> Vec<u64> {
         let factor = u64::from(self.step_factor.max(2));
-        // Sizes that start at 0 would never grow, and neither would a difference of 0. A workflow file with 0 is rejected only after this
-        // evaluation.
+        // Replace 0 by 1, because sizes would never grow from 0 or with a difference of 0. A workflow file with 0 is rejected only after
+        // this evaluation.
         let next = |size: &u64| match self.extra_args.stepbytes {
             Some(step) => size.checked_add(step.max(1)),
             None => size.checked_mul(factor),
@@ -214,7 +214,7 @@ impl Workload {
             .collect()
     }
 
-    /// Flag and value of the step between sizes. nccl-tests ignores `-i` beside a factor above 1 (`stepfactor` in its common.cu, 2.19.6).
+    /// Flag and value of the step between sizes. nccl-tests ignores `-i` if the factor is above 1 (`stepfactor` in its common.cu, 2.19.6).
     pub fn step(&self) -> (&'static str, String) {
         match self.extra_args.stepbytes {
             Some(step) => ("-i", step.to_string()),

@@ -1,8 +1,8 @@
 //! Speed of reading logs, compared with `grep -c` on the same file: `cargo bench -p nccl`, or for selected logs
 //! `cargo bench -p nccl --bench parse -- rows`.
 //!
-//! The logs are generated, 64 MiB each. Each is read several times; the best pass counts, because other load on the
-//! machine only adds time.
+//! The logs are generated, 64 MiB each. Each log is read several times and the shortest time is reported, because other load on the machine
+//! only adds time.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -77,7 +77,7 @@ fn debug(number: usize) -> String {
 /// Creates the line with this number.
 type Line = fn(usize) -> String;
 
-/// The logs: name, and function that creates a line.
+/// Name of each generated log, and the function that creates one of its lines.
 const LOGS: [(&str, Line); 10] = [
     ("debug", |number| if number.is_multiple_of(2000) { row(number / 2000) } else { debug(number) }),
     ("debug, tagged", |number| format!("[1,{}]<stdout>:{}", number % 8, debug(number))),

@@ -1,8 +1,7 @@
 //! Memory budget of a log: one limit in bytes for all stored data.
 //!
-//! Separate limits would have to be small, or their sum would be large. With one budget, any mixture ends at
-//! the same peak, and less important data is rejected earlier, so that it never displaces more important
-//! data.
+//! Separate limits would have to be small, or their sum would be large. With one budget, any mixture of data has the same maximum memory.
+//! Less important data has a lower limit, so that it never displaces more important data.
 
 use model::measurement::{Column, Device, PartialHalf, ProcessTimes, Row};
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// Names of reductions.
 pub(crate) const OPERATIONS: [&str; 7] = ["sum", "none", "prod", "max", "min", "avg", "mulsum"];
 
-/// Names of element types, the common ones first. A name precedes its own prefixes, because the first match counts.
+/// Names of element types, the common ones first. A name precedes its own prefixes, because the first match is used.
 pub(crate) const TYPES: [&str; 20] = [
     "float8_e4m3",
     "float8_e5m2",

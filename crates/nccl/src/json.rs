@@ -23,7 +23,7 @@ const KEYS: [&str; 11] = [
     "errors",
 ];
 
-/// Whether a file with this beginning is such JSON, rather than text with a brace.
+/// Whether a file with this beginning is JSON of nccl-tests, rather than text that starts with a brace.
 pub(crate) fn is_document(head: &[u8]) -> bool {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let head = head.strip_prefix(b"[").unwrap_or(head).trim_ascii_start();

@@ -1,8 +1,8 @@
 //! Parses the output of nccl-tests and rccl-tests, including changes made by launchers and log collectors,
 //! into [measurements](model::measurement).
 //!
-//! All formats of the programs since 2017 are supported, text and JSON, plain or gzip. The header line
-//! defines the columns. The following holds for any input, however damaged:
+//! All formats of the programs since 2017 are supported, text and JSON, plain or gzip. The header line defines the columns. These
+//! guarantees hold for any input, including damaged input:
 //!
 //! - A number is returned exactly as printed, or not at all.
 //! - A row was measured: single halves and rows of unknown columns are dropped, and a row requires one

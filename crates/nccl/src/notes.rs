@@ -52,7 +52,7 @@ impl Notes {
     }
 }
 
-/// Keeps the first message; without room for the text of the message, only the fact that it occurred.
+/// Keeps the first message; if the budget has no room for its text, keeps only its line number.
 fn keep(slot: &mut Option<(u64, String)>, line: u64, text: impl FnOnce() -> String, budget: &mut Budget) {
     slot.get_or_insert_with(|| {
         let text = text();

@@ -76,7 +76,7 @@ impl OpenRun {
 
     /// Determines the end state of the run from its own messages and from failures printed before it.
     pub(crate) fn conclude(&mut self, failed_before: bool) -> LogEnd {
-        // Rows may be missing, which the summary alone would not show.
+        // Rows may be missing, although the log contains a summary.
         if self.cut && self.table.ended == LogEnd::Complete {
             self.table.ended = LogEnd::Truncated;
         }

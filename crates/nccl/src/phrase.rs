@@ -34,7 +34,7 @@ pub(crate) enum Phrase {
     Failure,
     /// `# error: TEXT`, a failure if TEXT is not empty.
     LastError,
-    /// An NCCL warning: not a failure itself, but often closer to its cause.
+    /// An NCCL warning: not a failure itself, but often closer to the cause of a failure.
     Warning,
     /// `[burnin: cut here, 123 bytes left out]`: a part was removed when the log was collected.
     Cut,

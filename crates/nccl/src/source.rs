@@ -202,7 +202,7 @@ fn lines(mut input: impl Read, text: &mut TextReader) -> io::Result<()> {
     Ok(())
 }
 
-/// Converts UTF-16, which some shells write to files, to bytes. All relevant text in a log is ASCII.
+/// Converts UTF-16, the encoding of redirected output in some shells, to bytes. All relevant text in a log is ASCII.
 struct Narrow<R> {
     input: R,
     /// Index of the low byte in a pair.

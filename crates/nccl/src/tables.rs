@@ -28,7 +28,7 @@ pub(crate) struct Tables {
     pub(crate) runs: Vec<OpenRun>,
     /// Messages before the first run.
     pub(crate) before: Notes,
-    /// Test programs that lines, such as command lines, named since the start of the last run.
+    /// Test programs named by lines (such as command lines) since the start of the last run.
     programs: Vec<&'static str>,
     /// NCCL's version, if printed before the run.
     library: Option<String>,

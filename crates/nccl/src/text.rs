@@ -113,7 +113,7 @@ impl TextReader {
         match taken {
             None => self.phrases(line),
             Some(at) if at < rest.len() => {
-                // Output joined to a row is a separate line without the row's beginning.
+                // Output joined to a row is processed as a separate line, without the row.
                 let glued = &rest[at..];
                 match debug(glued) {
                     Some(output) => self.debug(output, stream),

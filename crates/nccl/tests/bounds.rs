@@ -1,6 +1,6 @@
 //! Bounds for any input: memory, time, no panic.
 //!
-//! Builds without optimisation read less data; `cargo test --release -p nccl --test bounds` reads the full sizes.
+//! Builds without optimization read less data; `cargo test --release -p nccl --test bounds` reads the full sizes.
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files and the clock")]
 
@@ -241,7 +241,7 @@ const GREEDY_JSON: [(&str, Line); 8] = [
 ];
 
 #[test]
-fn logs_that_fill_every_collection_fit() {
+fn logs_that_fill_every_collection_stay_within_the_memory_limit() {
     let _alone = alone();
     let size = if QUICK { 2 } else { 96 } * MIB;
     for (name, line) in GREEDY {
@@ -293,7 +293,7 @@ fn important_data_is_kept_at_the_memory_limit() {
         "{error}"
     );
 
-    // A run beyond the limit does not count as complete.
+    // A truncated run beyond the maximum of runs makes the log `Truncated`.
     let tables = format!("{HEADER}{ROW}{AVERAGE}").repeat(4_100) + HEADER + ROW;
     let reading = bounded("a truncated run beyond the maximum of runs", tables.as_bytes());
     assert_eq!((reading.tables.len(), reading.ended), (4_096, LogEnd::Truncated));
@@ -424,7 +424,7 @@ fn sane(reading: &Reading) {
 }
 
 #[test]
-fn mutated_logs_never_break_the_reader() {
+fn readings_of_mutated_logs_keep_their_invariants() {
     let _alone = alone();
     let samples = samples();
     let mut numbers = Numbers(7);
@@ -503,7 +503,7 @@ const TEDIOUS: [&str; 24] = [
     "x(), ",
 ];
 
-/// Maximum factor of the time for four times the input: caches make it more than four, quadratic work sixteen.
+/// Maximum factor of the time for four times the input: caches raise the factor above 4, quadratic work to 16.
 const TIMES: f64 = 9.0;
 
 /// CPU seconds of this thread.

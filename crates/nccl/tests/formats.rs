@@ -32,7 +32,7 @@ fn every_version_is_read() {
 }
 
 #[test]
-fn sizes_may_increase_by_steps_and_repeat() {
+fn sizes_in_steps_and_repeated_sizes_are_read() {
     let stepped = (0..40).map(|step| 4 * (1_000_000 + step * 37_777)).chain((0..40).map(|step| step * 1008));
     let (lines, rows) = run(&FORMATS[13], stepped);
     assert_whole(&read_lines(&lines), &rows, "steps");
@@ -295,7 +295,7 @@ fn a_message_before_an_exit_is_a_failure_and_a_warning_is_not() {
 }
 
 #[test]
-fn a_half_measured_before_the_failure_counts() {
+fn a_half_measured_before_the_failure_is_kept() {
     let format = &FORMATS[13];
     let (lines, mut rows) = run(format, sizes().take(3));
     let (pieces, mut last) = row(format, 1 << 20, 3);
@@ -353,7 +353,7 @@ fn ranks_are_unknown_when_their_lines_were_cut() {
 }
 
 #[test]
-fn empty_logs_are_reported() {
+fn logs_without_a_table_are_empty_or_failed() {
     let empty = nccl::read_bytes(b"");
     assert_eq!((empty.ended, empty.first_error, empty.tables.len()), (LogEnd::Empty, None, 0));
     assert_eq!(nccl::read_bytes(b"Hello\nthe algbw and busbw columns\n").ended, LogEnd::Empty);

@@ -295,7 +295,7 @@ fn bare_words_in_json_are_not_measured() {
 }
 
 #[test]
-fn an_unreadable_error_count_does_not_count_as_unchecked_data() {
+fn an_unreadable_error_count_is_not_reported_as_unchecked_data() {
     let json = |wrong: &str| {
         format!(
             r#"{{"version":4,"results":[{{"size":8,"count":2,"type":"float","in_place":{{"time":3.5,"alg_bw":1.5,

@@ -26,7 +26,7 @@ use crate::{
 
 /// Maximum number of runs to choose from.
 const RUNS: usize = 50;
-/// Minimum relative change that counts as a difference.
+/// Minimum relative change that is reported as better or worse.
 const NOISE: f64 = 0.02;
 
 #[derive(Serialize)]
@@ -112,7 +112,7 @@ pub async fn page(
                 // Omit the title of the comparison, because this page already has one.
                 let body = part.split_once("</header>").map(|(_, body)| body.to_owned());
                 view.report = Some(body.unwrap_or(part));
-                // The comparison of the curves states the plateau, over the sizes that both runs measured.
+                // Omit the plateau metrics: the comparison of the curves states the plateau over the sizes that both runs measured.
                 let is_plateau = |key: &CheckMetric| key.check == check && key.name.ends_with(" plateau");
                 view.metrics.retain(|metric| !is_plateau(&metric.key));
                 view.check = check;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faster_run_is_called_faster_with_its_size() {
+    fn a_change_has_its_size_and_is_marked_faster_or_worse() {
         let [bandwidth, latency] = &changes(&values(350.0, 10.0), &values(371.0, 11.0))[..] else { panic!() };
         assert_eq!((bandwidth.a.as_str(), bandwidth.b.as_str()), ("350", "371"));
         assert_eq!((bandwidth.change.as_str(), bandwidth.tone), ("+6.0 %, faster", "good"));

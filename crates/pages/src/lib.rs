@@ -1,8 +1,8 @@
 //! The pages: systems by night, open runs, and results. The service `dashboard` serves them read-only; the gateway and `burnin up` serve
 //! them together with the API, with forms.
 //!
-//! Pages are rendered completely on the server, from the run index alone; they work without scripts. The only script updates
-//! changed content, and sends the forms as requests to the gateway's API if it is served at the same origin.
+//! Pages are rendered completely on the server, only from the run index; they work without scripts. The only script updates changed
+//! content, and sends the forms as requests to the gateway's API if it is served at the same origin.
 //!
 //! | page | content |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Table of systems by night: which clusters are good, bad, or not validated.
+//! Table of systems by night, with the state of each cluster: good, bad, or not validated.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -205,7 +205,7 @@ pub struct ChangesFrom {
     after: u64,
 }
 
-/// `GET /runs/{run}/changes`: an event for each record, and one at the end.
+/// `GET /runs/{run}/changes`: an event `record` for each record, and an event `end` after the last one.
 pub async fn changes(
     State(dashboard): State<Arc<Dashboard>>,
     Path(run): Path<String>,

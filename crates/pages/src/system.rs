@@ -304,7 +304,7 @@ impl SystemSeries<'_> {
         // Values that are still being read may contain the selected metric.
         if keys.is_empty() && asked && self.values.pending == 0 {
             return Err(ErrorPage::none(
-                "The runs of this range measured no such check or metric; choose a longer range, or another metric.",
+                "The runs of this range did not measure the selected check or metric; choose a longer range, or another metric.",
             ));
         }
         Ok(keys)

@@ -14,7 +14,7 @@ use crate::view::{StreamWindow, Undecided};
 pub(crate) const SHORTEST: usize = 8;
 /// Longer values are split into pieces, to bound the lookahead.
 const PIECE: usize = 1 << 10;
-/// Length of the text searched for each form.
+/// Maximum length of the prefix of each form that is searched for, bytes.
 const ANCHOR: usize = 16;
 
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

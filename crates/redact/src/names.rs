@@ -169,7 +169,7 @@ pub(crate) fn command(view: &StreamWindow<'_>, command: usize) -> Result<Option<
     let length = view.run(name.len(), COMMAND, line)?;
     let text = &view.rest(name.len())[..length];
     for flag in flags {
-        // A flag counts only at the beginning of an argument.
+        // A flag is recognized only at the beginning of an argument.
         let found = memchr::memmem::find_iter(text, flag.as_bytes());
         let begins = found.into_iter().find(|at| *at == 0 || matches!(text[at - 1], b' ' | b'\t'));
         let Some(at) = begins else { continue };

@@ -70,7 +70,7 @@ fn headline(found: &Comparison) -> (Tone, String) {
     (tone, words)
 }
 
-/// Maximum difference of the plateau that counts as equal.
+/// Maximum relative difference of the plateau that is reported as equal.
 const EQUAL: f64 = 0.005;
 
 /// The point that represents the plateau: the largest size, unless the plateau as a whole changed in the other
@@ -139,7 +139,7 @@ fn next(found: &Comparison) -> Option<String> {
         (_, _, true) => "BELOW_BASELINE",
         _ => return None,
     };
-    // The documented next step concerns learned baselines; a comparison of two logs has none.
+    // The documented next step concerns learned baselines; a comparison of two logs has no baseline.
     if code == "OTHER_FINGERPRINT" {
         return Some("compare two logs of the same collective, ranks, nodes, device and system".to_owned());
     }

@@ -131,7 +131,7 @@ fn not_measured(out: &mut String, stories: &[Story<'_>], devices: &HandoverDevic
         let mut unmeasurable: BTreeMap<(String, String), usize> = BTreeMap::new();
         for metric in readings(story).flat_map(|reading| &reading.metrics) {
             if let Some(why) = &metric.unmeasurable {
-                *unmeasurable.entry((metric.name.to_string(), why.clone())).or_default() += 1;
+                *unmeasurable.entry((metric.name.to_string(), why.to_string())).or_default() += 1;
             }
         }
         for ((metric, why), count) in unmeasurable {

@@ -1,8 +1,8 @@
 //! Report for a CI system: JUnit XML, one suite per run or log, one test case per check.
 //!
-//! A fail is a `failure`. An inconclusive result is an `error`, which CI systems show as not green and
-//! distinct from failures: the check could not be performed. A check skipped because of an earlier problem is
-//! `skipped`, which would be green alone, but the earlier problem is already red.
+//! A fail is a `failure`. An inconclusive result is an `error`, which CI systems show as not green and distinct from failures: the check
+//! could not be performed. A check skipped because of an earlier problem is `skipped`. CI systems show it as green, but the earlier problem
+//! is already red.
 
 mod area;
 
@@ -214,7 +214,7 @@ fn case(area: CheckArea, reasons: &[Reason]) -> TestCase {
     }
 }
 
-/// Whether the area was compared: some reason concerns the area and does not state that the comparison was refused.
+/// Whether the area was compared: at least one reason concerns the area and does not report a refused comparison.
 fn compared(area: CheckArea, reasons: &[Reason]) -> bool {
     reasons.iter().any(|reason| CheckArea::of(reason).goes_with(area) && !CheckArea::refuses(reason))
 }

@@ -80,7 +80,7 @@ pub fn markdown(story: &Story<'_>) -> String {
     out
 }
 
-/// Several logs, one line each, worst first; the passed ones only as a number.
+/// Several logs, one line each, worst first; passed logs only as a count.
 fn logs(out: &mut String, story: &Story<'_>) {
     if story.run.is_some() || story.logs.len() < 2 {
         return;

@@ -163,7 +163,7 @@ fn summary((kind, metrics): &ValueGroup<'_>) -> MetricSummary {
         measured: measured.len() as u64,
         values: values.len() as u64,
         unmeasurable: unmeasurable().count() as u64,
-        reason: unmeasurable().next().cloned(),
+        reason: unmeasurable().next().map(|reason| reason.to_string()),
         median,
         worst: median.and_then(|median| worst(&values, better, median)),
     }
@@ -250,7 +250,7 @@ pub struct ShownMetric {
     /// Name and labels, such as `gemm.throughput dtype=bf16`.
     pub name: String,
     pub unit: String,
-    /// Number of subjects; if some have no value also the number of measured subjects: `7 of 8`.
+    /// Number of subjects; if some have no value, also the number of measured subjects: `7 of 8`.
     pub subjects: String,
     pub median: String,
     pub worst: String,

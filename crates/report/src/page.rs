@@ -18,8 +18,8 @@ pub fn html(story: &Story<'_>) -> String {
     render::page(&title, STORY, view)
 }
 
-/// The page's content, for embedding in a page with the style [`CSS`](crate::CSS); with comparable runs, oldest
-/// first and the reported one last, also each size over these runs.
+/// The page's content, for embedding in a page with the style [`CSS`](crate::CSS). `runs` are comparable runs, oldest first, the reported
+/// run last; if given, the page also has each size over these runs.
 #[must_use]
 pub fn part(story: &Story<'_>, runs: &[Earlier<'_>]) -> String {
     let baseline = story.logs.first().and_then(|log| story.baseline(log));

@@ -149,7 +149,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
     let values: Vec<_> = levels.iter().map(|(_, level)| *level).collect();
     let mut stretches = segments(&values, noise(region));
     for stretch in &mut stretches {
-        // The search's levels lie on a grid: the median of the runs is more precise.
+        // The level search returns only values of a grid: the median of the runs is more precise.
         stretch.level = middle(values[stretch.first..stretch.end].iter().copied());
     }
     let tolerated = known.map(|(_, tolerated)| tolerated);

@@ -56,7 +56,7 @@ pub struct LogStory<'a> {
     pub name: &'a str,
     /// Parsed content.
     pub reading: &'a Reading,
-    /// Verdict on this log alone.
+    /// Verdict on only this log.
     pub judgement: Option<&'a Judgement>,
 }
 

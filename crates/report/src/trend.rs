@@ -44,7 +44,7 @@ impl Trend {
         }
         let mut found = segments(&values, LEAST_SPREAD);
         for segment in &mut found {
-            // The search's levels lie on a grid: the median of the runs is more precise.
+            // The level search returns only values of a grid: the median of the runs is more precise.
             let runs = &self.points[segment.first..segment.end];
             segment.level = middle(&mut runs.iter().map(|point| point.value).collect::<Vec<_>>());
         }

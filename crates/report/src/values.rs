@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_with_findings_precede_slow_nodes_and_those_precede_good_ones() {
+    fn nodes_with_findings_precede_slow_nodes_and_slow_nodes_precede_good_nodes() {
         let none = serde_json::json!([]);
         let xid = serde_json::json!([
             {"code": "XID_79", "subject": {"node": "c"}, "severity": "hardware", "text": "fell off", "line": 9}

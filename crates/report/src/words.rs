@@ -138,7 +138,7 @@ fn retested(nodes: &[RetestedNode]) -> String {
     }
 }
 
-/// The name and the reason, as `NAME: REASON`; the name alone if the reason is blank.
+/// The name and the reason, as `NAME: REASON`; only the name if the reason is blank.
 pub fn because(who: &str, why: &str) -> String {
     if why.trim().is_empty() { who.to_owned() } else { format!("{who}: {why}") }
 }

@@ -101,7 +101,7 @@ pub struct NodeHistory {
     pub last_run_at: Timestamp,
     /// The newest judged run on the node.
     pub last_run: RunId,
-    /// The newest changes of the state, at most 100, oldest first. The first state counts as a change.
+    /// The newest changes of the state, at most 100, oldest first. The first state is also a change.
     pub changes: Vec<NodeChange>,
 }
 
@@ -239,7 +239,7 @@ impl NodesOfRun {
             return None;
         }
         match self.retested.get(node) {
-            // This case counts as a return to service.
+            // Already handled by `change`: the node is returned to service.
             Some(Returned::Applied) => None,
             Some(Returned::Proposed { command }) => {
                 Some(format!("passed its re-test; return it with: {command}"))
@@ -302,7 +302,7 @@ const MOST_MARKED: usize = 2_000;
 /// Maximum number of suspects in the record of a verdict; the stored verdict has all of them.
 const RECORDED_SUSPECTS: usize = 100;
 
-/// Passed runs, oldest first, that may have returned a node to service that is out of service according to the runs already read.
+/// Passed runs, oldest first, that may have returned a node to service. The runs already read show this node as out of service.
 fn passes_after_faults<'a>(
     nodes: &[NodeHistory],
     unread: &[&'a Arc<RunSummary>],
@@ -321,8 +321,8 @@ fn passes_after_faults<'a>(
 
 impl RunIndex {
     /// The nodes of all existing clusters, or of one. Reads the last `limit` judged runs, and the last 2,000 older runs that suspect, drain
-    /// or re-test nodes. If nodes are out of service according to these, the oldest `limit` later passed runs that may have returned one of
-    /// them are read as well. A return in a run that was not read is not found.
+    /// or re-test nodes. If these runs show nodes as out of service, the oldest `limit` later passed runs that may have returned one of
+    /// these nodes are read as well. A return in a run that was not read is not found.
     ///
     /// # Errors
     /// Returns an error if a ledger or a verdict cannot be read.
@@ -379,8 +379,8 @@ impl RunIndex {
         Ok(of_run)
     }
 
-    /// Nodes that the verdicts of the checks that did not pass suspect, as their records name them. The stored verdict, which may contain the
-    /// baseline of a fleet, is read only if its record may lack suspects: records of earlier versions have none.
+    /// Nodes suspected by the verdicts of checks that did not pass, from the records of these verdicts. A stored verdict may contain the
+    /// baseline of a fleet, so it is read only if its record may lack suspects: records of earlier versions have no suspects.
     async fn suspects(&self, state: &RunState) -> Result<Vec<VerdictSuspect>, ViewError> {
         let mut suspects = Vec::new();
         for check in state.checks() {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_drained_returns_and_fails_again() {
+    fn a_drained_node_is_returned_by_a_pass_and_fails_again_if_suspected() {
         use NodeState::{Drained, FailedAgain, Good, Returned, Suspected};
         let runs = [
             run(1, true, &[]),

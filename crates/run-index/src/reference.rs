@@ -64,7 +64,7 @@ impl RunIndex {
             if let Some(other) = other {
                 let (name, before, after) = (other.name, other.before, other.after);
                 return Err(unfit(format!(
-                    "its {name} is {after}, and that of {}, the newest run of {workflow}, is {before}",
+                    "its {name} is {after}, but {}, the newest run of {workflow}, has {before}; pin a run with the same {name}",
                     newest.run
                 )));
             }

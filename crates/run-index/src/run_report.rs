@@ -154,7 +154,7 @@ impl RunReport {
         }
     }
 
-    /// The requested check, or else the one that the state selects.
+    /// The requested check; without a request, the check that the state selects.
     pub fn shown_check(&self) -> CheckIndex {
         self.check.unwrap_or_else(|| self.state.shown_check())
     }

@@ -26,7 +26,7 @@ pub struct RunSummary {
     pub workflow: String,
     /// Kind of cluster: `processes`, `slurm`, `deployed`; null without a cluster.
     pub system: Option<String>,
-    /// Cluster name in its own system; null before it is known.
+    /// Name of the cluster in its scheduler; null until the cluster is ready.
     pub cluster: Option<String>,
     /// Cause of the run.
     pub trigger: Trigger,
@@ -61,7 +61,7 @@ pub struct RunSummary {
 /// A named check of a run, with its state and result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckSummary {
-    /// Name, unique within the workflow.
+    /// Name of the check, unique within the workflow.
     pub name: String,
     /// `waiting`, `running`, `judged`, `failed` (no verdict was reached) or `skipped` (an earlier check that it needs did not
     /// pass) or `excluded` (the workflow declares that it does not run).
@@ -83,7 +83,7 @@ pub struct CheckSummary {
 /// State of a check, from `waiting` to `judged`, `failed` or `skipped`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the fields that contain them describe them")]
+#[expect(missing_docs, reason = "the fields of this type document its values")]
 pub enum CheckState {
     Waiting,
     Running,
@@ -224,7 +224,7 @@ pub(crate) fn setup(state: &RunState, check: CheckIndex) -> BTreeMap<String, Str
     setup
 }
 
-/// Whether the run has no pending work. Only a reappearing cluster could change that, and it writes a hint.
+/// Whether the run has no pending work. Only a reappearing cluster adds work, and the conductor then writes a hint.
 pub(crate) fn finished(state: &RunState) -> bool {
     state.closed.is_some() && state.leases_returned()
 }

@@ -1,7 +1,7 @@
 //! Values of runs: the metrics of each check, for lists and histories.
 //!
-//! A value is in the measurements of a run, which are read once per closed run and kept in memory. Pages do not wait for all
-//! reads: runs that are not read yet are read in the background.
+//! Values come from the measurements of a run, which are read once per closed run and kept in memory. Pages do not wait for all reads: the
+//! remaining runs are read in the background.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -130,7 +130,7 @@ impl RunIndex {
                 }
                 Ok(values) => drop(open.insert(run, Arc::new(values))),
                 Err(error) => {
-                    warn!(run.id = %run, "its values are not shown: {}", service::worker::chain(&error));
+                    warn!(run.id = %run, "the values of the run cannot be read and are not shown: {}", service::worker::chain(&error));
                 }
             }
         }

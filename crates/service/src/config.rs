@@ -44,7 +44,7 @@ impl VariableReader {
         Self { variables, problems: Vec::new() }
     }
 
-    /// Reads the process's environment. Variables that are not UTF-8 count as absent.
+    /// Reads the process's environment. Variables that are not UTF-8 are ignored.
     pub fn from_env() -> Self {
         Self::new(
             std::env::vars_os()

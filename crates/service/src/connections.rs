@@ -54,8 +54,8 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// The usual limits, with at most three of eight file descriptors of this process for connections: the others are
-    /// for stores, locks and child processes.
+    /// The usual limits. Connections use at most three eighths of this process's file descriptors: stores, locks and child processes need
+    /// the others.
     #[must_use]
     pub fn of_process() -> Self {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

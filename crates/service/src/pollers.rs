@@ -45,7 +45,7 @@ impl Pollers {
         let watch = async move {
             loop {
                 publisher.clock().sleep(every).await;
-                // Boxed: between polls, which is almost always, the poller is small.
+                // Boxed, so that a poller uses little memory between polls.
                 let answered = match Box::pin(look()).await {
                     Ok(PollResult::Running) => continue,
                     Ok(PollResult::Ended(fact)) => publisher.answer(&id, Ok(Some(fact))).await,

@@ -100,7 +100,7 @@ pub(crate) async fn receive(
     {
         warn!(
             caller = caller.email,
-            subscription, "caller rejected: it may not deliver for that subscription"
+            subscription, "caller rejected: the account has no permission to deliver for this subscription"
         );
         return StatusCode::FORBIDDEN;
     }
@@ -278,8 +278,8 @@ pub fn carried(received: BTreeMap<String, String>, data: &[u8]) -> Result<Event,
     structured(data)
 }
 
-/// Event attributes for a message of the topic `cloud-builds`: it names the build and its status, and the
-/// data is the build. The same change has the same id in every publication.
+/// Event attributes for a message of the topic `cloud-builds`: the message's attributes contain the build's id and status, and its data is
+/// the build. The same change has the same id in every publication.
 fn notification(attributes: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     let (build, status) = (attributes.get("buildId")?, attributes.get("status")?);
     let event = [

@@ -2,7 +2,7 @@
 //!
 //! | route | effect |
 //! |---|---|
-//! | `POST /` | receives one event, see [`crate::push`]; so do further paths of a service, each for its own publishers |
+//! | `POST /` | receives one event, see [`crate::push`]; a service may have further paths, each for its own publishers |
 //! | `POST /chores/{name}` | runs a periodic task; called by a scheduler |
 //! | `GET /healthz` | 200 while the process serves, without authentication |
 //! | `GET /about` | name, version and revision of the service, and the event types it handles |
@@ -151,7 +151,9 @@ async fn flushed(State(telemetry): State<Option<Arc<Telemetry>>>, request: Reque
     if let Some(telemetry) = telemetry {
         let flushing = tokio::task::spawn_blocking(move || telemetry.flush());
         if tokio::time::timeout(FLUSH, flushing).await.is_err() {
-            warn!("the export of spans and metrics is slow; the response does not wait for it");
+            warn!(
+                "spans and metrics were not exported within {FLUSH:?}; the response is sent before the export ends"
+            );
         }
     }
     response

@@ -24,8 +24,7 @@ pub fn on_signal() -> std::io::Result<CancellationToken> {
     Ok(token)
 }
 
-/// Returns at the next SIGTERM or SIGINT. SIGHUP does not count: a closed terminal sends it more than once, by the kernel
-/// and by the shell.
+/// Returns at the next SIGTERM or SIGINT. SIGHUP is ignored: for a closed terminal both the kernel and the shell send SIGHUP.
 ///
 /// # Errors
 /// Returns an error if the process cannot listen for signals.

@@ -14,7 +14,7 @@ use crate::{Bus, BusError, Clock, Disposition, Handler, Runtime, Spawn, telemetr
 pub enum CommandError {
     /// The command is redelivered.
     Transient(String),
-    /// Parked: the failure is permanent, and not expressible as a fact.
+    /// The command is parked: the failure is permanent and cannot be published as a fact.
     Permanent(String),
 }
 
@@ -143,7 +143,7 @@ impl Publisher {
         attempt: Attempt,
         mut fact: Fact,
     ) -> Result<(), BusError> {
-        // A failure quotes output of other programs, and reaches the ledger, pages, reports and channels.
+        // Redact the message: it quotes output of other programs, and is copied to the ledger, pages, reports and channels.
         if let (Some(stage), Some(failure)) = (fact.stage(), fact.failure()) {
             let message = redact::redacted(&failure.message);
             fact = Fact::failed(stage, Failure { message, ..failure.clone() });

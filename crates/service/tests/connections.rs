@@ -81,7 +81,7 @@ impl Server {
 fn rest(mut stream: TcpStream) -> String {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
-        // A connection that the server closed with unread bytes counts as closed.
+        // A connection reset also means closed: the server closed the connection with unread bytes.
         Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => {
             panic!("the connection was not closed: {error}")
         }
@@ -128,7 +128,7 @@ fn a_body_after_its_deadline_is_answered_with_408() {
 }
 
 #[test]
-fn a_client_that_stops_reading_is_closed() {
+fn the_connection_of_a_client_that_stops_reading_is_closed() {
     let _alone = ALONE.lock();
     let before = HEAP.allocated();
     let server = Server::start(ConnectionLimits { stalled: SHORT, ..LIMITS });
@@ -158,7 +158,7 @@ fn idle_clients_do_not_block_others() {
 }
 
 #[test]
-fn an_idle_connection_uses_at_most_64_kib_and_releases_them() {
+fn idle_connections_use_at_most_64_kib_each_and_release_their_memory_when_closed() {
     let _alone = ALONE.lock();
     const IDLE: usize = 300;
     let server = Server::start(LIMITS);

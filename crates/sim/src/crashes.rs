@@ -1,7 +1,7 @@
 //! Kills a process at every point of a run without faults.
 //!
-//! A point is a call to the world, before or after its effect. A crash at a read equals one between the
-//! surrounding effects, so pairs are enumerated over calls with effects, and single crashes over all calls.
+//! A point is a call to the world, before or after its effect. A crash at a read has the same result as a crash between the effects before
+//! and after the read. Therefore pairs are enumerated over calls with effects, and single crashes over all calls.
 
 use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
@@ -83,7 +83,7 @@ pub fn pairs(jobs: usize) -> CrashSummary {
     whole
 }
 
-/// Prints the results. Fails if a crash had consequences: every run must complete and pass.
+/// Prints the results. Returns a failure if a crash led to a violation: every run must complete and pass.
 pub fn report(with_pairs: bool, jobs: usize) -> ExitCode {
     let began = Instant::now();
     let mut all = vec![("single crashes", singles())];

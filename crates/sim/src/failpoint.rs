@@ -29,7 +29,7 @@ pub const ALL: &[Planted] = &[
     bug("sweep_without_grace", "the independent sweeper has no grace period"),
     bug("random_in_a_job_name", "a job name is random"),
     bug("submit_without_looking", "an existing job is submitted again"),
-    bug("no_answer_means_no_job", "a failed request to the scheduler counts as an absent job"),
+    bug("no_answer_means_no_job", "a failed request to the scheduler is treated as an absent job"),
     bug("cancel_leaves_no_mark", "a job can be submitted after it was cancelled"),
     bug("cancelled_build_may_begin", "a build can be started after it was cancelled"),
     bug("absent_may_still_come", "a pending submission is reported as absent: the fence is missing"),
@@ -78,8 +78,8 @@ mod hunt {
     use super::Planted;
     use crate::{Scenario, run};
 
-    /// The first seed that catches a bug, and the violated invariant. Without a bug no seed has violations,
-    /// so every violation is caused by it.
+    /// The first seed that catches a bug, and the violated invariant. Without a planted bug no seed has violations, so the bug causes every
+    /// violation.
     pub fn hunt(bug: &Planted, seeds: u64) -> Option<(u64, &'static str)> {
         model::plant(bug.name);
         let caught = (0..seeds).find_map(|seed| {

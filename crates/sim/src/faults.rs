@@ -96,7 +96,7 @@ faults! {
     Skew = "clock skewed", 1000;
     /// A process's clock jumps by up to an hour.
     Jump = "clock jumps", 1000;
-    /// A conductor with other settings replaces one during the run.
+    /// A conductor with other settings replaces a running conductor during the run.
     Rollout = "conductor rolled out", 1000;
     /// Every published event is redelivered after the end.
     Replay = "all events redelivered", 1000;

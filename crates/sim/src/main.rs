@@ -9,7 +9,7 @@ use std::{
 use clap::{Parser, Subcommand};
 use sim::Scenario;
 
-/// Whole worlds are created and dropped, and ten thousand runs share one heap.
+/// mimalloc, because whole worlds are created and dropped, and ten thousand runs share one heap. `Cap` measures the heap.
 #[global_allocator]
 static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
 

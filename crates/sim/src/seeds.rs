@@ -122,7 +122,7 @@ pub fn report(summary: &SeedSummary) -> ExitCode {
         }
     }
     println!("\n{} of {} seeds have violations", summary.failed.len(), summary.seeds);
-    // The limit of 25 % is below the rate of a working simulator, and above that of a broken one.
+    // A working simulator exceeds 25 %; a broken simulator does not.
     let too_little = summary.judged() * 4 < runs;
     if too_little {
         println!("{} of {runs} runs reached a verdict, expected at least 25 %", summary.judged());

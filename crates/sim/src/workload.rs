@@ -96,7 +96,7 @@ pub fn any(dice: &mut Dice) -> Workflow {
         if let ClusterSpec::Rent(system) = cluster {
             *system = System::processes(3 + u32::try_from(dice.below(4)).unwrap_or(0));
         }
-        // An existing cluster is never deleted, so that a late pair can start there.
+        // Some workflows use an existing cluster: it is never deleted, so a late pair can start there.
         if dice.once_in(3) {
             let system = System::processes(3);
             *cluster = ClusterSpec::Existing { system, name: EXISTING.to_owned() };

@@ -98,8 +98,7 @@ impl BuildFolder {
                 &[],
                 &folder.join("supervisor.log"),
             )?;
-            // Wait until the supervisor holds its lock, because a later caller would take a supervisor without a lock
-            // for ended.
+            // Wait until the supervisor holds its lock, because a later caller would treat a supervisor without a lock as ended.
             let begun = || ["started", "outcome.json"].iter().any(|file| folder.join(file).exists());
             wait_for(begun, Duration::from_secs(10))?;
         }
@@ -115,8 +114,8 @@ impl BuildFolder {
         if !folder.join("request.json").exists() {
             return Ok(BuildState::Absent);
         }
-        // Read in the reverse order of the supervisor's writes, so that a supervisor that starts or ends during the
-        // read does not count as lost.
+        // Read in the reverse order of the supervisor's writes, so that a supervisor that starts or ends during the read is not reported as
+        // lost.
         let started = folder.join("started").exists();
         let alive = lock_files::is_locked(&folder.join("lock"))?;
         match lock_files::read_json(&folder.join("outcome.json"))? {
@@ -191,7 +190,7 @@ fn prepare(folder: &Path, request: &BuildRequest) -> Result<cloudbuild::Plan, St
             .arg(&workspace)
             .output()
             .map_err(|error| {
-                format!("the source archive cannot be unpacked: program `tar`: {error}; is it installed?")
+                format!("the source archive cannot be unpacked: program `tar`: {error}; check that `tar` is installed")
             })?;
         if !unpacked.status.success() {
             return Err(format!("tar: {}", String::from_utf8_lossy(&unpacked.stderr).trim()));
@@ -226,7 +225,9 @@ fn check_out(repository: &SourceRepository, workspace: &Path) -> Result<(), Stri
             .env("GIT_ALLOW_PROTOCOL", "file:http:https:ssh")
             .stdin(std::process::Stdio::null())
             .output()
-            .map_err(|error| format!("{url} cannot be fetched: program `git`: {error}; is it installed?"))?;
+            .map_err(|error| {
+                format!("{url} cannot be fetched: program `git`: {error}; check that `git` is installed")
+            })?;
         if !git.status.success() {
             let stderr = String::from_utf8_lossy(&git.stderr);
             return Err(format!("revision {revision} of {url} cannot be fetched: git: {}", stderr.trim()));

@@ -118,7 +118,7 @@ impl JobFolder {
         let mut running = false;
         let takes_part = |name: &String| request.nodes.is_empty() || request.nodes.contains(name);
         for node in cluster.nodes.iter().filter(|node| takes_part(&node.name)) {
-            // The lock is read first: a node that ends during the read has written its exit.
+            // Read the lock before the exit: a node that ends between the two reads has already written its exit.
             let alive = lock_files::is_locked(&self.cluster.join("nodes").join(&node.name).join("lock"))?;
             match lock_files::read_json::<NodeExit>(
                 &folder.join("exits").join(format!("{}.json", node.name)),

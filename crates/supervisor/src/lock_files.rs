@@ -78,7 +78,7 @@ pub fn is_locked(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Names of a folder's entries, sorted, without drafts; empty if the folder is absent.
+/// Sorted names of a folder's entries, without drafts, whose names begin with a dot; empty if the folder is absent.
 pub fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -99,7 +99,7 @@ pub fn end_marked(variable: &str, mark: &Path) -> usize {
             return left.len();
         }
         for pid in left.into_iter().filter_map(Pid::from_raw) {
-            // An error means that it has already ended.
+            // An error means that the process has already ended.
             kill_process(pid, Signal::KILL).ok();
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -14,7 +14,7 @@ pub struct ProgramOutput {
 }
 
 /// Variables inherited by every program. No other variable of this process's environment is passed: neither secrets nor
-/// variables that change a program's behaviour.
+/// variables that change a program's behavior.
 const KEPT: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "SLURM_CONF"];
 
 /// Runs `argv` with a clean environment and `env`, for at most `limit`.

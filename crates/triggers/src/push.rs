@@ -20,8 +20,7 @@ pub struct OnPush {
     /// Tags, as patterns.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Only pushes to branches that change one of these files, as patterns. A push with unknown changes
-    /// counts as a match.
+    /// Only pushes to branches that change one of these files, as patterns. A push with unknown changes matches.
     #[serde(default)]
     pub paths: Vec<String>,
     /// Include pushes by bots.
@@ -80,7 +79,7 @@ impl OnPush {
         if !self.repository.split_once('/').is_some_and(|(owner, name)| part(owner) && part(name)) {
             problems.push(("repository", format!("expected owner/name, found `{}`", self.repository)));
         }
-        // git would parse it as an option, or run an arbitrary program.
+        // git would parse such a URL as an option, or run an arbitrary program for it.
         let bad = |url: &String| {
             url.is_empty() || url.starts_with('-') || url.contains("::") || url.contains(char::is_control)
         };

@@ -135,7 +135,7 @@ impl Zoned {
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let after = DateTime::<Utc>::from_timestamp_millis(after.as_millis())?.with_timezone(&self.zone);
         let mut from = after;
-        // If the clock is set back, the search may return its start.
+        // If the clock is set back, the search may return the time at which it starts.
         for _ in 0..3 {
             let next = self.cron.find_next_occurrence(&from, false).ok()?;
             if next > after {

@@ -177,7 +177,7 @@ proptest! {
 
     /// Any sequence of polls returns the same times, each once.
     #[test]
-    fn each_time_is_returned_once_for_any_interval(
+    fn each_time_is_returned_once_for_any_poll_intervals(
         cron in prop::sample::select(vec!["30 2 * * *", "0 3 * * 1", "*/20 * * * *", "59 1 * * *", "0 2 1 * *"]),
         zone in prop::sample::select(vec!["Europe/Zurich", "America/New_York", "UTC", "Asia/Kolkata"]),
         start in 1_770_000_000i64..1_800_000_000,
@@ -251,7 +251,7 @@ fn an_offer_chooses_only_size_queue_and_allowed_settings() {
             json!({"environment": {"NCCL_ALGO": "Ring", "LD_PRELOAD": "/tmp/m.so"}}),
             "environment.LD_PRELOAD",
         ),
-        // Settings of later versions are refused until they are known.
+        // Settings of later versions are rejected, because this version does not know them.
         (&slurm, json!({"prolog": "/tmp/m"}), "prolog"),
         (
             &kubernetes,

@@ -66,7 +66,7 @@ pub struct BelowMinimum {
 pub struct UnreadableVersion {
     /// Component, such as `NVIDIA driver`.
     pub component: String,
-    /// The invalid version, as printed.
+    /// Invalid version text, as printed.
     pub text: String,
     /// Nodes with this text, or the check or log that printed it.
     pub subjects: Vec<String>,
@@ -282,7 +282,7 @@ fn recommendations<'a>(nodes: impl Iterator<Item = &'a NodeEvidence>) -> Vec<Rec
     all
 }
 
-/// Adds the subjects that are not named yet.
+/// Adds the subjects that `named` does not contain.
 fn add(named: &mut Vec<String>, subjects: &[String]) {
     for subject in subjects {
         if !named.contains(subject) {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_and_the_gpu_that_differ_are_named_after_the_majority() {
+    fn the_values_of_the_majority_precede_those_of_the_differing_node_and_gpu() {
         let mut nodes: Vec<_> = (0..4).map(|at| node(&format!("n{at}"), "6.8", ["96", "96"])).collect();
         assert!(!Audit::of(&nodes, &[]).differs());
         nodes[2] = node("n2", "6.5", ["96", "95"]);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_hinder_direct_transfers_are_recommendations() {
+    fn settings_that_hinder_direct_transfers_result_in_recommendations() {
         let none: [&str; 0] = [];
         assert_eq!(recommended(&[("acs", "0000:17:00.0=001d")]), ["acs"]);
         for value in ["off", "no bridge", "unreadable"] {
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_could_not_be_read_is_missing() {
+    fn a_setting_that_could_not_be_read_is_reported_as_missing() {
         let mut nodes = [node("n0", "6.8", ["96", "96"])];
         set(&mut nodes[0], "acs", "unreadable");
         let missing = Audit::of(&nodes, &[]).missing;

@@ -76,7 +76,7 @@ impl Comparison {
         !self.points.is_empty() && self.fingerprint.iter().all(|changed| !changed.identity)
     }
 
-    /// Whether the second plateau is slower by more than two healthy runs differ.
+    /// Whether the second plateau is slower by more than the maximum difference of two healthy runs.
     #[must_use]
     pub fn slower_where_it_counts(&self) -> bool {
         self.regions.iter().any(|region| region.region == Region::Plateau && region.slower > NOISE)

@@ -9,10 +9,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// | field | |
 /// |---|---|
-/// | `check`, `collective`, `ranks`, `nodes`, `device`, `program`, `system` | identity: curves with different values are not
-/// comparable |
-/// | `blueprint`, `driver`, `image`, `nccl`, `nccl_tests`, `network`, `plugin`, `program_version` | setup: may explain a
-/// difference |
+/// | `check`, `collective`, `ranks`, `nodes`, `device`, `program`, `system` | identity: curves with different values are not comparable |
+/// | `blueprint`, `driver`, `image`, `nccl`, `nccl_tests`, `network`, `plugin`, `program_version` | setup: may explain a difference |
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Fingerprint(pub BTreeMap<String, String>);

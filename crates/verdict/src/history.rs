@@ -14,7 +14,7 @@ const K: f64 = 3.0;
 const STEP: f64 = 0.2;
 /// Maximum number of grid levels; a series with a larger range has a coarser grid.
 const LEVELS: usize = 4096;
-/// Share of the smallest differences of neighbours from which the noise is estimated: outliers and changes make the others larger.
+/// Share of the smallest differences of neighbors from which the noise is estimated: outliers and changes make the others larger.
 const SMALLEST: f64 = 0.8;
 /// Scales the mean of these differences to the standard deviation of normal noise.
 const DIFFERENCE_TO_SIGMA: f64 = 1.2658;
@@ -55,7 +55,7 @@ pub fn change(levels: &[f64], defining: usize) -> Option<Change> {
     change_among(levels, defining, 1)
 }
 
-/// The last change of one of `series` series that are searched for the same run: a false change in any of them is as rare as one in a
+/// The last change of one of `series` series that are searched for the same run: the false-alarm rate over all of them equals that of a
 /// single series.
 #[must_use]
 pub fn change_among(levels: &[f64], defining: usize, series: usize) -> Option<Change> {
@@ -132,7 +132,7 @@ struct Cost {
     series: usize,
 }
 
-/// Cost of a change that is shown: of 100 series without a change, each evaluated after each of 90 runs, 2 show one.
+/// Cost of a change that is shown: of 100 series without a change, each evaluated after each of 90 runs, 2 show a false change.
 const VISIBLE: Cost = Cost { per_logarithm: 4.0, outliers: 1.5, series: 1 };
 /// Cost of a change that fails the verdict: of 1,000 series without a change, at most one has such a verdict.
 const FAILING: Cost = Cost { per_logarithm: 5.0, outliers: 2.0, series: 1 };
@@ -140,7 +140,8 @@ const FAILING: Cost = Cost { per_logarithm: 5.0, outliers: 2.0, series: 1 };
 impl Cost {
     fn in_series(self, runs: usize) -> f64 {
         let one = (self.per_logarithm * (runs as f64).ln()).max(self.outliers * K * K);
-        // A change halves the squared deviations; the probability that noise exceeds a cost decreases with half of it (Bonferroni).
+        // The probability that noise exceeds a cost `c` decreases as exp(-c / 2), so a change in `series` series costs 2 ln(series) more
+        // (Bonferroni).
         one + 2.0 * (self.series.max(1) as f64).ln()
     }
 }
@@ -188,7 +189,7 @@ impl Grid {
     }
 }
 
-/// Noise of one run, estimated from differences of neighbours: level changes are rare among them.
+/// Noise of one run, estimated from differences of neighbors: level changes are rare among them.
 fn sigma(series: &[f64]) -> f64 {
     let mut differences: Vec<f64> = series.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     differences.sort_by(f64::total_cmp);

@@ -53,7 +53,7 @@ pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
     Judgement { schema: "burnin/verdict/v1".to_owned(), verdict, reasons, diagnoses, suspects, fingerprint }
 }
 
-/// The criteria of metrics, which tables do not have: their bounds would have no effect.
+/// Reason for criteria that bound metrics: a table has no metrics, so these bounds would have no effect.
 fn without_effect(criteria: &Criteria) -> Option<Reason> {
     let names: Vec<_> = criteria.metrics.iter().map(|criterion| criterion.metric.as_str()).collect();
     let text = || {

@@ -63,7 +63,7 @@ impl Component {
         }
     }
 
-    /// The entries of this component that a version is below; `None` if the text is not a version.
+    /// Entries of this component whose affected versions include `value`; `None` if `value` is not a version.
     #[must_use]
     pub fn below(self, value: &str) -> Option<Vec<&'static Minimum>> {
         let mut version = Version::parse(value)?;

@@ -35,7 +35,7 @@ pub fn reasons(
     reasons.extend_from_slice(standard.learned);
     if let Some(baseline) = standard.baseline {
         let against = against(table, fingerprint, baseline, standard);
-        // If the comparison gives reasons, state the pin as well; it does not affect the verdict.
+        // If the comparison gives reasons, state the pin as well; the pin does not affect the verdict.
         if let (Some(pin), false) = (standard.pin, against.is_empty()) {
             reasons.push(Reason::new(Verdict::Pass, "PINNED", format!("the baseline is {pin}")));
         }
@@ -193,7 +193,7 @@ fn shifted(change: Change) -> Option<Reason> {
     let Change::Shifted(LevelChange { runs, by, .. }) = change else { return None };
     let longer = if by > 0.0 { "longer" } else { "shorter" };
     let text = format!(
-        "in the last {runs} runs the plateau takes {:.2} % {longer} than in the earlier runs; it fails if it is certain and {:.1} % or more over the baseline",
+        "in the last {runs} runs the plateau takes {:.2} % {longer} than in the earlier runs; a change fails if it is certain and {:.1} % or more over the baseline",
         100.0 * by.abs(),
         100.0 * DRIFT
     );

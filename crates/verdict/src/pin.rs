@@ -13,7 +13,7 @@ pub struct Pin {
     pub run: RunId,
     /// Part of the run that is the reference.
     pub source: PinSource,
-    /// Person who pinned it.
+    /// Author of the pin.
     pub by: String,
     /// Time at which the run was pinned.
     pub at: Timestamp,

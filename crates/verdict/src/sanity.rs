@@ -86,7 +86,7 @@ pub(crate) fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
         // The result of a stopped job is unknown.
         _ if stopped(evidence) => vec![Reason::new(Verdict::Inconclusive, "JOB_STOPPED", how)],
         _ if !start::began(evidence) && !start::faulty(evidence) => {
-            let error = evidence.reading.first_error.as_deref().unwrap_or("its log has no reason");
+            let error = evidence.reading.first_error.as_deref().unwrap_or("its log states no reason");
             let text = format!(
                 "{how} before the benchmark printed anything, so nothing was measured; correct the image, the command \
                  or the launcher and run again: {error}"
@@ -120,7 +120,7 @@ fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -
     match table.ended {
         LogEnd::Complete => {}
         LogEnd::Failed => {
-            let error = evidence.reading.first_error.as_deref().unwrap_or("the log has no reason");
+            let error = evidence.reading.first_error.as_deref().unwrap_or("the log states no reason");
             // An error printed while the job is being stopped is not a failure of the benchmark.
             let weighs = if stopped(evidence) { Verdict::Inconclusive } else { Verdict::Fail };
             add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
@@ -313,7 +313,7 @@ fn nodes(table: &Table, evidence: &RunEvidence<'_>) -> Vec<String> {
     if of_cluster.is_empty() { printed.into_iter().collect() } else { of_cluster }
 }
 
-/// The node with wrong data, or the nodes to which the log narrows it: nccl-tests prints the sum over all ranks.
+/// The node with wrong data, or all candidate nodes: nccl-tests prints only the sum over all ranks.
 fn on_nodes(table: &Table, evidence: &RunEvidence<'_>) -> String {
     let all = evidence.cluster.map_or(0, |cluster| cluster.nodes.len());
     match &*nodes(table, evidence) {

@@ -10,9 +10,10 @@ use model::{Cluster, Every};
 pub struct StatedGpus {
     /// GPUs by the name of the node.
     named: BTreeMap<String, u32>,
-    /// GPUs of a node with another name: a log may use another name for its host than the scheduler. `None` if the nodes differ.
+    /// GPUs of a node whose name is not in `named`: a log and the scheduler may name a host differently. `None` if the nodes have different
+    /// numbers.
     others: Option<u32>,
-    /// GPUs of the nodes, also those that the check need not measure.
+    /// GPUs of the nodes, including GPUs that the check need not measure.
     installed: BTreeMap<String, u32>,
     /// Number of GPUs of all nodes.
     pub(crate) total: u32,

@@ -1,4 +1,4 @@
-//! Recognises tables of one rank, and lists the measurements of a table.
+//! Recognizes tables of one rank, and lists the measurements of a table.
 
 use model::measurement::{Half, Table};
 

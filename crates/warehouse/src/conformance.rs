@@ -135,7 +135,7 @@ async fn metrics(warehouse: &dyn Warehouse) {
         labels: r#"{"cpu":"it's","part":"\"1\""}"#.into(),
         value,
         resolution: value.map(|_| 0.01),
-        unmeasurable: value.is_none().then(|| "Waived".to_owned()),
+        unmeasurable: value.is_none().then(|| "Waived".into()),
         requested_at: Some(Timestamp::from_millis(1_000)),
         verdict: Some(Verdict::Fail),
         ..MetricRow::default()

@@ -213,7 +213,7 @@ pub struct MetricRow {
     /// Distance of two adjacent printed values, in the unit.
     pub resolution: Option<f64>,
     /// The program's reason why it could not measure the value.
-    pub unmeasurable: Option<String>,
+    pub unmeasurable: Option<SharedText>,
     /// Time of the request for the run.
     pub requested_at: Option<Timestamp>,
     /// Verdict on the run.
@@ -303,7 +303,7 @@ impl MetricRow {
 }
 
 impl Load {
-    /// Number of measurements and metrics. Metrics that repeat a measurement do not count.
+    /// Number of measurements and metrics. Metrics that repeat a measurement are not counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         let own = self.metrics.iter().filter(|row| !projection::is_projected(&row.metric));

@@ -43,7 +43,7 @@ pub const TABLES: [WarehouseTable; 6] = [
         schema: || schema_for!(NodeResultRow),
         key: &["run", "node", "result"],
     },
-    // A cluster that appears after the end adds to the hours: the row with the most hours is authoritative.
+    // A cluster that appears after the end of a run adds node hours: the row with the most hours is authoritative.
     WarehouseTable { name: "runs", schema: || schema_for!(RunRow), key: &["run", "node_hours"] },
 ];
 

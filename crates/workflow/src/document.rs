@@ -154,7 +154,7 @@ impl YamlDocument {
         let line = self.lines.get(at.line.checked_sub(1)?)?;
         let end = line.chars().count();
         let start = at.column.saturating_sub(1);
-        // A problem at the end of the line is marked behind its last character.
+        // A problem at the end of the line is marked after the last character of the line.
         (start <= end && end < MAX_EXCERPT)
             .then(|| Box::new(Excerpt { line: line.clone(), start, length: length.min(end - start).max(1) }))
     }
@@ -206,7 +206,7 @@ impl YamlDocument {
         self.overridden.push(Overridden { field, file: SET.to_owned(), position: None, excerpt: None, text });
     }
 
-    /// Replaces values of `--set` such as `30` or `true` by their text where a `T` has a text: `--set` has no quotes.
+    /// Replaces values of `--set` such as `30` or `true` by their text where `T` requires a text: values of `--set` are not quoted.
     pub(crate) fn set_texts<T: JsonSchema + DeserializeOwned>(&mut self) {
         if self.overridden.iter().all(|by| by.text.is_none()) {
             return;
@@ -537,7 +537,7 @@ fn in_words(info: &str) -> (&'static str, &'static str) {
         )
     } else if has("'-' indicator") || has("block sequence entries") {
         (
-            "a list element that is indented differently from its neighbours",
+            "a list element that is indented differently from the other elements",
             "begin every element with `- ` in the same column",
         )
     } else if has("indent") {

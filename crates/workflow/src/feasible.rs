@@ -346,20 +346,20 @@ impl FeasibilityFindings {
         }
         if pays.0 <= limits.grace.0 {
             let message = format!(
-                "{budget} pays for {pays} of {nodes} nodes at {price} an hour; a run is stopped {} (limits.grace) before \
+                "{budget} covers {pays} of {nodes} nodes at {price} an hour; a run is stopped {} (limits.grace) before \
                  that, so no run could start; raise the budget, or lower limits.grace",
                 limits.grace
             );
             self.error("cost.budget", message);
         } else if let Some(soak) = workflow.soak.as_ref().filter(|soak| pays < soak.duration) {
             let message = format!(
-                "{budget} pays for {pays} of {nodes} nodes at {price} an hour, less than the soak, {}; raise the budget, or shorten the soak",
+                "{budget} covers {pays} of {nodes} nodes at {price} an hour, less than the soak, {}; raise the budget, or shorten the soak",
                 soak.duration
             );
             self.error("cost.budget", message);
         } else if pays.0 < needed {
             let message = format!(
-                "{budget} pays for {pays} of {nodes} nodes at {price} an hour; the limits allow {}, and a run that \
+                "{budget} covers {pays} of {nodes} nodes at {price} an hour; the limits allow {}, and a run that \
                  takes longer than the budget is stopped",
                 Span(needed)
             );
@@ -376,7 +376,7 @@ impl FeasibilityFindings {
             else {
                 continue;
             };
-            // A name that both lists contain is examined twice: report it once, at the first.
+            // A name in both lists is compared twice: report it only the first time.
             if one != other && (deploy == one || !deployed.deploy.substitutions.contains_key(name)) {
                 let message = format!("`{one}` to deploy and `{other}` to destroy; write the same in both");
                 self.error(&format!("{field}.destroy.substitutions.{name}"), message);

@@ -178,7 +178,7 @@ pub struct DeployedFile {
     pub substitutions: BTreeMap<String, String>,
     /// A JSON Schema of the substitutions, checked before a run.
     pub parameters: Option<PathBuf>,
-    /// Parts that outlive the run and serve later ones.
+    /// Parts that are kept after the run for later runs.
     #[serde(default)]
     pub keep: cluster_deployed::Keep,
     /// The provisioned cluster: settings by the name of its kind, exactly one.
@@ -213,7 +213,7 @@ impl JsonSchema for DeployedFile {
         );
         let mut keep = generator.subschema_for::<cluster_deployed::Keep>();
         let description =
-            "Parts that outlive the run and serve later ones, with their retention period: {base: 30d}.";
+            "Parts that are kept after the run for later runs, with their retention period: {base: 30d}.";
         keep.insert("description".to_owned(), description.into());
         properties.insert("keep".to_owned(), keep.into());
         for kind in clusters::KINDS.into_iter().filter(|kind| kind.can_be_deployed()) {
@@ -320,8 +320,8 @@ pub struct CheckFile {
     /// Environment variables of each rank; they override those of the cluster's settings.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Names of earlier checks; without a pass of each of them this check is skipped. The name of a check with a matrix stands
-    /// for all checks of the matrix.
+    /// Names of earlier checks that must pass; otherwise this check is skipped. The name of a check with a matrix selects all checks of
+    /// the matrix.
     #[serde(default)]
     pub needs: Vec<String>,
     /// Reason why this check does not run here, such as `no InfiniBand`. Reports state the reason. Checks that need
@@ -332,7 +332,7 @@ pub struct CheckFile {
     /// Number of repetitions: the checks `NAME-1`, `NAME-2`, ..., each with its own job and verdict.
     #[schemars(range(min = 2, max = 100))]
     pub repeat: Option<u32>,
-    /// Makes one check of each combination, named `NAME-COLLECTIVE-DATATYPE-ENVIRONMENT` by the lists that are given.
+    /// Creates one check for each combination, named `NAME-COLLECTIVE-DATATYPE-ENVIRONMENT`; an absent list adds no part to the name.
     pub matrix: Option<MatrixFile>,
 }
 

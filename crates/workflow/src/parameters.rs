@@ -1,8 +1,8 @@
 //! Values of the user (project, zone, reservation), and the check of a deployment's substitutions.
 //!
 //! A values file is a YAML mapping: `_NAME: value` for every build that declares the substitution, and `field.of.workflow: value` for the
-//! workflow itself; a mapping as value sets the fields in it and leaves the others. A parameters file next to a deployment is a JSON
-//! Schema, written in YAML, of its substitutions; a description states the expected value and its source.
+//! workflow itself; a mapping as value sets the fields in it and leaves the others unchanged. A parameters file next to a deployment is a
+//! JSON Schema, written in YAML, of its substitutions; a description states the expected value and its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub(crate) struct ValuesFile<'a> {
 }
 
 impl<'a> ValuesFile<'a> {
-    /// Reads the substitutions; returns problems of their form.
+    /// Reads the substitutions. Returns an error if the file is not a mapping, or if a value is a list or a mapping.
     pub fn of(document: &'a YamlDocument) -> Result<Self, FileProblems> {
         let Some(given) = document.value.as_object() else {
             let why = "expected a mapping of `_NAME: value` and `field: value`";
@@ -94,7 +94,7 @@ impl<'a> ValuesFile<'a> {
                 }
                 None => {
                     let known: Vec<_> = self.known.iter().map(String::as_str).collect();
-                    format!("no build of the workflow declares it; known: {}", known.join(", "))
+                    format!("no build of the workflow declares it; expected one of: {}", known.join(", "))
                 }
             }
         };
@@ -113,7 +113,7 @@ pub(crate) struct ParameterProblem {
     pub message: String,
 }
 
-/// Checks the effective substitutions of a deployment. An empty one counts as missing.
+/// Checks the effective substitutions of a deployment. An empty value is treated as missing.
 ///
 /// # Errors
 /// Returns an error if the parameters file is not a JSON Schema.

@@ -64,7 +64,7 @@ impl<'a> WorkflowReader<'a> {
         self.problems.push(self.document.problem(field, message));
     }
 
-    /// Adds a problem with the correction of a misspelt name.
+    /// Adds a problem with the correction of a misspelled name.
     fn complain_of_name<'n>(
         &mut self,
         field: &str,
@@ -148,7 +148,7 @@ impl<'a> WorkflowReader<'a> {
     }
 }
 
-/// The file in the same folder whose name is most similar to a misspelt one.
+/// The file in the same folder whose name is most similar to a misspelled name.
 pub(crate) fn similar_file(path: &Path) -> Option<String> {
     let files = fs::read_dir(path.parent()?).ok()?.take(1000);
     let mut files: Vec<_> = files.filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -35,15 +35,15 @@ impl YamlDocument {
                 self.refused(&error.path().to_string(), &error.into_inner().to_string()).into()
             });
         }
-        // A misspelt field is not also reported as absent.
-        let misspelt: Vec<_> =
+        // A misspelled field is not also reported as absent.
+        let misspelled: Vec<_> =
             problems.iter().map(|problem| (problem.field.clone(), problem.help.clone())).collect();
         problems.retain(|problem| {
             let absent =
                 problem.message.strip_prefix("lacks the field `").and_then(|rest| rest.strip_suffix('`'));
             let is_absent = |name: &str| {
                 let help = format!("did you mean `{name}`?");
-                misspelt.iter().any(|(field, meant)| {
+                misspelled.iter().any(|(field, meant)| {
                     *meant == help && field.rsplit_once('.').map_or("", |(outer, _)| outer) == problem.field
                 })
             };
@@ -88,7 +88,7 @@ impl YamlDocument {
         Err(all)
     }
 
-    /// A value that fits its schema but not its type.
+    /// The problem of a value that fits its schema but not its type.
     fn refused(&self, path: &str, why: &str) -> FileProblem {
         let field = if path == "." { "" } else { path };
         // serde's messages contain names of Rust types, which do not occur in workflow files.
@@ -147,7 +147,7 @@ impl<'a> Explain<'a> {
                         let message = format!("expected a list, found {}", shown(found));
                         let help = if self.document.is_set(&field) {
                             format!(
-                                "--set has no lists: set one element of an existing list (`{field}[0]=...`), or write the list into the \
+                                "--set does not support lists: set one element of an existing list (`{field}[0]=...`), or write the list into the \
                                  workflow or a file for --values"
                             )
                         } else {
@@ -286,7 +286,7 @@ impl<'a> Explain<'a> {
         Some(if acronym { text } else { first.to_lowercase().chain(letters).collect() })
     }
 
-    /// The schema's description of a rule, without the full stop.
+    /// The schema's description of a rule, without the final period.
     fn described(&self, rule: &Value) -> Option<String> {
         let target = rule["$ref"].as_str().and_then(|at| self.schema.pointer(at.strip_prefix('#')?));
         let text = rule["description"].as_str().or_else(|| target?["description"].as_str())?;
@@ -391,7 +391,7 @@ fn quoted(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Suggests the valid option that is most similar to a misspelt value or field.
+/// Suggests the valid option that is most similar to a misspelled value or field.
 fn meant(found: &Value, options: &[String]) -> Option<String> {
     let found: Vec<&str> = match found {
         Value::String(text) => vec![text],

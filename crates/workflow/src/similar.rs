@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// Maximum number of known names in a message.
 const MOST_NAMES: usize = 24;
 
-/// The known name that is most similar to a misspelt one.
+/// The known name that is most similar to a misspelled name.
 pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
     let wrong = plain(wrong);
@@ -14,7 +14,7 @@ pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>)
     }
     let distance = |name: &str| strsim::damerau_levenshtein(&plain(name), &wrong);
     let nearest = known.into_iter().map(|name| (distance(name), name)).min()?;
-    // One letter in three may differ, and a transposition counts as one.
+    // One letter in three may differ, and a transposition is one difference.
     (nearest.0 <= (wrong.len().max(3)) / 3).then_some(nearest.1)
 }
 

@@ -62,7 +62,7 @@ struct Arguments {
     /// Write the page instead of comparing it.
     #[arg(long)]
     write: bool,
-    /// Number of concurrent rehearsals without a grant.
+    /// Number of concurrent rehearsals, each without one grant.
     #[arg(long, default_value_t = 4)]
     at_once: usize,
     /// Removes only grants whose address contains this text; empty: all.

@@ -71,13 +71,13 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "absent",
-        "a read of an absent object is 403 for callers that may not list the bucket",
+        "a read of an absent object returns 403 to callers that may not list the bucket",
         "issue bigquery-dlp-remote-function #70",
         "rehearsal",
     ),
     rule(
         "absent-prefix",
-        "no page states whether a read or a removal of an absent object is 404 or 403 for callers that may list below a prefix only: both are rehearsed",
+        "no page states whether a read or a removal of an absent object returns 404 or 403 to callers that may list below a prefix only: both are rehearsed",
         "none found",
         "rehearsal",
     ),
@@ -101,13 +101,13 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "chunks",
-        "a resumable upload keeps whole units of 256 KiB, is 404 after its cancel and 410 after a week; its precondition is checked at the start and at the end",
+        "a resumable upload keeps whole units of 256 KiB, and returns 404 after its cancel and 410 after a week; its precondition is checked at the start and at the end",
         "Resumable uploads",
         "a_resumable_upload_keeps_whole_units_until_it_is_cancelled_or_a_week_old",
     ),
     rule(
         "bucket-lock",
-        "an account that may update a bucket can remove its retention, which is not locked: no account may update it",
+        "an account that may update a bucket can remove the bucket's retention, which is not locked: no account has this permission",
         "Bucket Lock",
         "a_grant_beyond_a_boundary_is_found",
     ),
@@ -137,7 +137,7 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "dead-letter-count",
-        "a message may be delivered a few times more than the maximum, and forwarded twice; only messages of a subscription with a dead-letter topic have the number of their delivery",
+        "a message may be delivered a few times more than the maximum, and forwarded twice; a message has a delivery attempt number only if its subscription has a dead-letter topic",
         "reference of DeadLetterPolicy",
         "the_number_of_deliveries_before_a_dead_letter_is_approximate_and_some_are_forwarded_twice",
     ),
@@ -149,13 +149,13 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "propagation",
-        "a new grant has an effect after minutes: a service retries the 403 of an operation that a new grant will allow",
+        "a new grant takes effect only after minutes: a service retries the 403 of an operation that a new grant will allow",
         "Access change propagation",
         "a_new_grant_has_an_effect_after_its_delay",
     ),
     rule(
         "timeout",
-        "a request is 504 at the timeout of its service; the container receives no signal and may continue",
+        "a request is answered with 504 at the timeout of its service; the container receives no signal and may continue",
         "Configure request timeout for services",
         "a_container_continues_after_the_timeout_of_its_request",
     ),
@@ -209,13 +209,13 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "substitutions",
-        "each substitution of a build is used, and each used one is given, unless the build is `ALLOW_LOOSE`. No page states whether a variable of `automapSubstitutions` counts as used: here it does not, which is stricter",
+        "each substitution of a build must be used, and each used substitution must be defined, unless the build is `ALLOW_LOOSE`. No page states whether `automapSubstitutions` uses a substitution: the rehearsal does not treat it as used, which is stricter",
         "GoogleCloudPlatform/cloud-build-local, validate/validate.go",
         "unused_and_missing_substitutions_are_refused",
     ),
     rule(
         "listing",
-        "a list of builds may omit a new build, for a time that no page states",
+        "a list of builds may omit a new build; no page states the maximum delay",
         "none found",
         "no_second_build_is_created_while_the_outcome_is_unknown",
     ),
@@ -227,15 +227,15 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "pool",
-        "a build in a private pool needs `cloudbuild.workerpools.use`. Whether the caller or its account needs it is not clear from the page: here the caller",
+        "a build in a private pool needs `cloudbuild.workerpools.use`. The page does not state whether the caller or the build's account needs this permission: the rehearsal requires it of the caller",
         "Private pools overview",
         "build_methods_check_the_project_and_the_account",
     ),
     rule(
         "build-quota",
-        "builds wait as `QUEUED` for processors of the default pool; a build whose machine exceeds the quota is 400 FAILED_PRECONDITION, too many requests are 429",
+        "builds wait as `QUEUED` for processors of the default pool; a build whose machine exceeds the quota is refused with 400 FAILED_PRECONDITION, requests beyond their quota with 429",
         "Quotas and limits (Cloud Build); issues google-github-actions/deploy-cloudrun#480, GoogleCloudPlatform/cloud-code-samples#95",
-        "a_build_waits_for_processors_and_a_machine_above_the_quota_is_an_infrastructure_failure",
+        "a_build_is_queued_for_processors_and_a_machine_above_the_quota_is_an_infrastructure_failure",
     ),
     rule(
         "build-logs",
@@ -269,7 +269,7 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "instances",
-        "a service whose instances all have their maximum of requests answers 429",
+        "a service returns 429 while each instance processes its maximum number of requests",
         "Maximum instances for services; Troubleshoot Cloud Run",
         "a_request_beyond_the_maximum_of_the_instances_is_refused",
     ),
@@ -287,13 +287,13 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "pages",
-        "a page of a list may be empty and have a token",
+        "an empty page of a list may contain a token for the next page",
         "Objects: list",
         "more_names_than_fit_a_page_are_listed",
     ),
     rule(
         "rate",
-        "writes of one name within a second are refused with 429, also if the name is taken",
+        "writes of one name within a second are refused with 429, even if an object of that name exists",
         "Quotas & limits (Cloud Storage)",
         "a_rate_limited_name_is_read_back",
     ),

@@ -38,7 +38,7 @@ pub struct KubernetesNodes {
 #[derive(Clone, Debug, Default)]
 pub struct Detected {
     pub partition: Option<Partition>,
-    /// Value for `srun --mpi` that this host supports, with which MPI programs start.
+    /// Value of `srun --mpi` that this host supports and that starts MPI programs.
     pub mpi: Option<&'static str>,
     pub kubernetes: Option<KubernetesNodes>,
     /// Names of this host's GPUs.

@@ -157,7 +157,7 @@ impl FolderChanges {
         Ok(())
     }
 
-    /// Errors are ignored: the message of the first failure matters.
+    /// Errors of the rollback are ignored: the caller reports the failure that caused it.
     fn undo(self) {
         self.created.iter().for_each(|path| drop(fs::remove_file(path)));
         self.replaced.iter().for_each(|(old, path)| drop(fs::rename(old, path)));

@@ -292,7 +292,7 @@ fn logs(detected: &Detected) -> Result<StarterFile, CliError> {
     let mut starter = StarterFile::new("logs.yaml");
     let current = plain_path(&detected.current).unwrap_or("/var/tmp");
     let mut text = header(
-        "Judges and stores logs of nccl-tests that another program wrote, like those of a run. Starts no job.",
+        "Judges and stores logs of nccl-tests that another program wrote, like the logs of a run. Starts no job.",
     );
     text += "name: logs\ndescription: Judges existing logs; starts no job.\n";
     text += "\ncluster:\n  existing:\n    # The cluster's name in reports and in its history.\n    name: here\n    system:\n      logs:\n";
@@ -412,7 +412,7 @@ fn deployed(deployment: &Deployment, detected: &Detected) -> Result<StarterFile,
 fn filled(text: &str, workflow: &str, examples: &[(&str, &str)], project: Option<&str>) -> String {
     let mut new = format!("# Your values for ../{workflow}, which names this file.\n");
     if !examples.is_empty() {
-        new += "# Replace every EXAMPLE: a run with one of them fails when it deploys.\n";
+        new += "# Replace every EXAMPLE: a run with an EXAMPLE value fails at deployment.\n";
     }
     // The header of the shipped file describes how to copy the file, so the header is omitted.
     let mut lines = text.lines().peekable();
@@ -526,7 +526,7 @@ fn quoted(text: &str) -> String {
     if word && !other { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }
 
-/// The schema line of a repository's file, for a folder with `schemas/` inside instead of next to it.
+/// Adapts the schema line of a file of the repository to a folder that contains `schemas/`, not one next to `schemas/`.
 fn relocated(name: &str, content: Vec<u8>) -> Vec<u8> {
     if !name.ends_with(".yaml") {
         return content;

@@ -121,7 +121,7 @@ impl KubernetesBed {
         self.kubectl(&format!("create -f {}", file.display()));
     }
 
-    /// Files with this name that the runs left.
+    /// Content of all files with this name in the data folder.
     pub fn kept(&self, name: &str) -> String {
         let mut command = Command::new("sh");
         let output = command
@@ -138,7 +138,7 @@ impl KubernetesBed {
         command.output().unwrap()
     }
 
-    /// Calls `what` when the pods are running, and then waits for the end of the run.
+    /// Calls `what` when both pods run, and then waits for the end of the run.
     pub fn disturbed(&self, settings: &[&str], what: impl FnOnce(&Child)) -> Output {
         let run = self.burnin(settings).spawn().unwrap();
         let end = End(run.id());

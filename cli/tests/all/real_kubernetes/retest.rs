@@ -35,7 +35,7 @@ impl Drop for SlowLinks<'_> {
     }
 }
 
-/// The permission to drain nodes until dropped; the second node is then in service.
+/// Grants the permission to drain nodes until dropped. Dropping it also returns the second node to service.
 struct MayDrain<'a>(&'a KubernetesBed);
 
 impl<'a> MayDrain<'a> {
@@ -86,7 +86,7 @@ fn a_slow_node_is_drained_re_tested_and_returned() {
     let bed = KubernetesBed::new();
     let _may_drain = MayDrain::new(&bed);
     let image = bed.image("image");
-    // Partners of a re-test are nodes that are known to be good.
+    // A passed run makes the nodes `good`: only good nodes are partners of a re-test.
     passed(&bed.run(SLOW, &[&image]).output().unwrap());
     let slow = SlowLinks::new(&bed);
     let output = bed.run(SLOW, &[&image]).output().unwrap();

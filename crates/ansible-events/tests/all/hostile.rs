@@ -11,7 +11,7 @@ fn stats(host: &str, counts: &str) -> String {
 }
 
 #[test]
-fn handled_failures_do_not_count() {
+fn handled_failures_are_not_reported() {
     let log = result("failed", "a", r#"{"msg":"first"}"#) + &result("ok", "a", "{}");
     assert_eq!(read(log.as_bytes()).unwrap().failure, None);
     let ignored = log.clone() + &stats("a", r#"{"ok":1,"failures":0,"ignored":1}"#);

@@ -63,7 +63,10 @@ fn a_truncated_run_is_incomplete() {
         let last = whole[..whole.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
         for cut in (0..last).step_by(211).chain([last, whole.len() - 2]) {
             let findings = read(&whole[..cut]).unwrap();
-            assert!(!findings.ended && !findings.good(), "{name}, cut at byte {cut}, counts as complete");
+            assert!(
+                !findings.ended && !findings.good(),
+                "{name}, cut at byte {cut}, is reported as complete"
+            );
         }
         let almost = read(&whole[..last]).unwrap();
         let full = found(name);

@@ -82,7 +82,7 @@ fn command(id: &str, body: Value) -> PubsubMessage {
 /// Maximum time to the next fact: an idle agent connects again after a minute, and a loaded machine is slow.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The next fact of this type, and its data.
+/// Waits for a fact of this type and returns its data.
 async fn fact(broker: &Broker, kind: &str) -> Value {
     let until = Instant::now() + PATIENCE;
     loop {

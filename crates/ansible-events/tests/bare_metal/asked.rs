@@ -111,7 +111,7 @@ fn an_invalid_parameter_is_reported_by_name() {
         (
             "_SSH_KEY",
             "projects/my-project/secrets/x/versions/1",
-            "_SSH_KEY: expected the absolute path of a file, because this run was started by hand",
+            "_SSH_KEY: expected the absolute path of a file, because this run was started manually",
         ),
         ("_AGENT", "agent", "_AGENT: expected gs://BUCKET/OBJECT, or an absolute path"),
         ("_AGENT", "gs://b$(x)/agent", "_AGENT: expected gs://BUCKET/OBJECT"),
@@ -135,7 +135,7 @@ fn an_invalid_parameter_is_reported_by_name() {
 /// A build config declares each parameter with the default of the check.
 #[test]
 #[ignore = "needs Python: .ci/ansible.sh"]
-fn the_defaults_are_the_same_everywhere() {
+fn build_configs_and_the_check_have_the_same_defaults() {
     let list = "import check; [print(v[0], v[1], sep='\\t') for v in check.PARAMETERS.values()]";
     let (_, output) = Workspace::new(GOOD).python(&["-c", list]);
     assert!(output.lines().count() > 10, "{output}");
@@ -183,7 +183,7 @@ fn an_agent_needs_more_parameters_and_gcloud() {
 /// The script that the playbook runs on the controller.
 #[test]
 #[ignore = "needs Python: .ci/ansible.sh"]
-fn credentials_that_an_agent_cannot_use_are_reported() {
+fn unusable_agent_credentials_are_reported() {
     let workspace = Workspace::new(GOOD);
     let file = workspace.path().join("credentials.json");
     let account = "burnin-agent@my-project.iam.gserviceaccount.com";

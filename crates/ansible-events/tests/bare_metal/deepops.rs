@@ -42,7 +42,7 @@ fn calls(folder: &tempfile::TempDir) -> Vec<String> {
 
 #[test]
 #[ignore = "needs Ansible: .ci/ansible.sh"]
-fn the_age_of_the_checkout_selects_the_playbooks() {
+fn the_version_of_the_checkout_selects_the_playbooks() {
     let young = [
         "playbooks/slurm-cluster.yml",
         "playbooks/slurm-cluster/slurm-validation.yml",

@@ -1,6 +1,6 @@
-//! The workflow `dgx-slurm-perf` unchanged: its checks, its playbooks by a real Ansible over real ssh on the machines
-//! of `tests/testbed/ansible`, and its events. Tests that need the test bed are `ignored`; the gate `.ci/ansible.sh`
-//! runs them, some before others.
+//! Tests of the unchanged workflow `dgx-slurm-perf`: its checks, its events, and its playbooks, which a real Ansible runs over ssh on the
+//! machines of `tests/testbed/ansible`. Tests that need the test bed are `ignored`; the gate `.ci/ansible.sh` runs them in the required
+//! order.
 
 mod agent;
 mod asked;

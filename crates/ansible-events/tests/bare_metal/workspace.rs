@@ -83,7 +83,7 @@ impl Workspace {
         ansible_events::read(self.read(&format!("events/{play}.jsonl")).as_bytes()).unwrap()
     }
 
-    /// The playbooks that have run here.
+    /// Names of the playbooks that ran in this workspace, sorted.
     pub fn played(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.path().join("events")) else { return Vec::new() };
         let mut names: Vec<_> =

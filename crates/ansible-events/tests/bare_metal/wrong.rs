@@ -133,7 +133,7 @@ fn a_foreign_slurm_configuration_is_kept() {
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
-fn a_wrong_program_of_the_agent_is_reported_before_any_host_is_contacted() {
+fn an_agent_program_with_a_wrong_digest_is_reported_before_any_host_is_contacted() {
     let bed = AnsibleBed::here();
     let right = bed.workspace_with_agent().substitutions["_AGENT_SHA256"].clone();
     let wrong = "0".repeat(64);

@@ -24,7 +24,7 @@ pub struct BuildNotification {
 /// Reads a notification; `None` for a build that Burnin did not create.
 ///
 /// # Errors
-/// Returns an error, the problem, if the message is invalid.
+/// Returns an error that describes the problem if the message is invalid.
 pub fn read(event: &Event) -> Result<Option<BuildNotification>, String> {
     let data = event.data().cloned().ok_or("the notification has no build")?;
     let data: Value = data.try_into().map_err(|error| format!("the notification is not JSON: {error}"))?;
@@ -36,7 +36,7 @@ pub fn read(event: &Event) -> Result<Option<BuildNotification>, String> {
     Ok(tags::owner(&build).map(|(key, _)| BuildNotification { key, build: build.id }))
 }
 
-/// Handles a message about a build of a service: `is_own` selects its builds, `poll` publishes the polled state.
+/// Handles a build notification: `is_own` selects the builds of this service; `poll` polls the build and publishes its state.
 pub async fn handle(
     event: &Event,
     is_own: impl Fn(&BuildKey) -> bool,

@@ -69,7 +69,7 @@ pub fn pushed(build: &model::Build) -> Option<(String, String)> {
 /// The files in a build's artifact manifest, as object names in `bucket`.
 ///
 /// # Errors
-/// Returns an error, with the first such line, if a line is invalid or names another bucket.
+/// Returns an error with the first line that is invalid or names another bucket.
 pub fn artifacts(manifest: &[u8], bucket: &str) -> Result<Vec<String>, String> {
     #[derive(Deserialize)]
     struct StepLine {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_names_objects_of_our_bucket() {
+    fn a_manifest_with_an_object_of_another_bucket_is_rejected() {
         let line = |place: &str| json!({"location": place, "file_hash": [{"file_hash": []}]}).to_string();
         let two = format!("{}\n{}\n", line("gs://b/o/one#17"), line("gs://b/o/two"));
         assert_eq!(artifacts(two.as_bytes(), "b"), Ok(vec!["o/one".to_owned(), "o/two".to_owned()]));

@@ -3,11 +3,9 @@
 //! | event | consequence |
 //! |---|---|
 //! | the same command arrives twice concurrently | a claim in the bucket: one of them creates the build; the other is redelivered |
-//! | the response to `create` is lost | the list is polled until it contains the build; until then no other
-//! is created |
+//! | the response to `create` is lost | the list is polled until it contains the build; until then no other build is created |
 //! | the list contains the build late | the claim blocks another build for [`Timing::settle`] |
-//! | the list contains the build after this time | a second build is created; once both are known, the older is kept and the other is
-//! cancelled |
+//! | the list contains the build after `settle` | a second build is created; once both are known, the older is kept and the other is cancelled |
 //! | the command is cancelled before its build starts | a mark in the bucket is checked before and after `create` |
 //!
 //! This module does not depend on images: any service that needs one build per command can use it.
@@ -30,7 +28,7 @@ use crate::BuildKey;
 /// Timeouts and intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Timeout after which a build missing from the list counts as never created.
+    /// Timeout after which a build missing from the list is treated as never created.
     pub settle: Span,
     /// Interval between polls of the list after a lost response.
     pub pause: Span,
@@ -74,7 +72,7 @@ pub enum Submitted {
     Cancelled,
 }
 
-/// Whether a build has ended. An unknown status counts as running.
+/// Whether a build has ended. An unknown status is treated as running.
 pub fn ended(build: &Build) -> bool {
     use Status::{Cancelled, Expired, Failure, InternalError, Success, Timeout};
     matches!(build.status, Success | Failure | InternalError | Timeout | Cancelled | Expired)

@@ -99,8 +99,8 @@ fn assemble(
         build.options = Some(read);
     }
     if is_automapped(config) {
-        // Without this option the API demands that every substitution is used in a field; its documentation does not
-        // state whether a script's environment counts as a use. Burnin's own check has already rejected unused names.
+        // Without this option the API rejects a substitution that no field uses; its documentation does not state whether a script's
+        // environment is a use. Burnin's own check has already rejected unused names.
         let options = build.options.get_or_insert_default();
         if options.substitution_option == SubstitutionOption::default() {
             options.substitution_option = SubstitutionOption::AllowLoose;
@@ -194,7 +194,7 @@ fn check_tags(config: &BuildConfig, values: &BTreeMap<String, String>, problems:
     }
 }
 
-/// The API's enums accept any string; a misspelt value must be rejected before submission.
+/// The API's enums accept any string; a misspelled value must be rejected before submission.
 fn known(options: &ConfigOptions, read: &BuildOptions, problems: &mut Vec<BuildProblem>) {
     let words = [
         ("logging", &options.logging, read.logging.value()),

@@ -142,7 +142,7 @@ async fn a_rejection_does_not_block_the_next_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_waits_for_processors_and_a_machine_above_the_quota_is_an_infrastructure_failure() {
+async fn a_build_is_queued_for_processors_and_a_machine_above_the_quota_is_an_infrastructure_failure() {
     let world = CloudBuildBed::new().await;
     world.cloud.limit_processors(8);
     let large = |machine: &str| {
@@ -327,5 +327,5 @@ async fn one_build_remains_despite_failures() {
         assert!(!going, "seed {seed}: a build is still running: {statuses:?}");
         several += u32::from(statuses.len() > 1);
     }
-    assert!(several > 0, "no seed created two builds, so the test is no evidence");
+    assert!(several > 0, "no seed created two builds, so the cancellation of a second build is untested");
 }

@@ -110,7 +110,7 @@ async fn a_log_is_read_from_the_log_bucket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_status_counts_as_running() {
+async fn an_unknown_status_is_reported_as_running() {
     let world = CloudBuildBed::new().await;
     world.start(&spec("SUCCESS")).await.unwrap();
     let build = world.cloud.builds()[0]["id"].as_str().unwrap().to_owned();
@@ -151,7 +151,7 @@ async fn the_source_is_gzipped_once_and_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_carries_its_command_and_its_run() {
+async fn the_tags_of_a_build_identify_its_command_and_its_run() {
     let world = CloudBuildBed::new().await;
     world.start(&with(json!({"tags": ["nightly"]}), "SUCCESS")).await.unwrap();
     let build = &world.cloud.builds()[0];

@@ -103,7 +103,7 @@ fn every_field_reaches_the_api_unchanged() {
 }
 
 #[test]
-fn all_fields_but_one_are_in_the_apis_types() {
+fn the_apis_types_contain_all_fields_except_the_pubsub_topic() {
     // The API's types keep unknown fields in `_unknown_fields`; `pubsubTopic` is the only expected unknown field.
     let build = translate(&build(everything()), &frame()).unwrap();
     let debug = format!("{build:?}");
@@ -120,7 +120,11 @@ fn a_build_has_the_timeout_of_its_stage_and_logs_next_to_its_files() {
     assert_eq!(built["queueTtl"], "1800s", "the queue's timeout is at most that of the stage");
     assert_eq!(built["logsBucket"], "gs://bucket/builds/r-image-1/1");
     let quiet = json!({"steps": [{"name": "bash"}], "options": {"logging": "CLOUD_LOGGING_ONLY"}});
-    assert_eq!(translated(quiet)["logsBucket"], Value::Null, "a config without a log bucket has none");
+    assert_eq!(
+        translated(quiet)["logsBucket"],
+        Value::Null,
+        "with `CLOUD_LOGGING_ONLY` the build has no log bucket"
+    );
 }
 
 #[test]
@@ -155,7 +159,7 @@ fn a_substitution_that_only_a_script_uses_is_accepted() {
     assert_eq!(script(json!({"options": {"automapSubstitutions": true}})), Some(ALLOW_LOOSE));
     let step = json!([{"name": "bash", "script": "echo $_A", "automapSubstitutions": true}]);
     assert_eq!(script(json!({"steps": step})), Some(ALLOW_LOOSE));
-    assert_eq!(script(json!({})), None, "the config's own option applies");
+    assert_eq!(script(json!({})), None, "without automapped substitutions the config's option is kept");
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub struct ConfigOptions {
     /// Private worker pool, deprecated spelling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_pool: Option<String>,
-    /// Topic to notify.
+    /// Pub/Sub topic for status updates of the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pubsub_topic: Option<String>,
     /// Whether provenance is required.

@@ -11,8 +11,8 @@ use super::Artifact;
 
 /// Measures the files that match the globs.
 ///
-/// Cloud Build copies files to one folder of a bucket and keeps only the last part of each path. A pattern
-/// without a match, or two files with one name, would fail or lose a file there; both are errors here.
+/// Cloud Build copies files to one folder of a bucket and keeps only the last part of each path. There, a pattern without a match fails and
+/// two files with one name lose a file; both cases are errors here.
 pub(super) fn collect(workspace: &Path, objects: &ArtifactObjects) -> Result<Vec<Artifact>, String> {
     let root = workspace
         .canonicalize()

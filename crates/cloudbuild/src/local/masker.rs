@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_chunks_of_the_stream_do_not_matter(
+        fn the_chunks_of_the_stream_do_not_affect_the_masked_output(
             text in "[abc]{0,40}",
             secrets in prop::collection::vec("[abc]{1,5}", 1..4),
             size in 1usize..7,

@@ -41,7 +41,7 @@ pub(super) fn start(
 ) -> io::Result<StartedProcess> {
     let (reader, writer) = io::pipe()?;
     let output = Receiver::from_owned_fd(reader.into())?;
-    // The pipe ends only after the command, which holds its write ends, is dropped.
+    // The command holds the write ends of the pipe, so the pipe ends only after the command is dropped.
     let child = Command::new(program)
         .args(args)
         .env_clear()
@@ -76,7 +76,7 @@ impl ProcessGroup {
                 sleep(Duration::from_millis(2)).await;
             }
         };
-        // A process that does not end in time is left to the kernel.
+        // Do not wait longer than `KILLED`: the kernel ends the remaining processes later.
         let _ = timeout(KILLED, ended).await;
         self.reap()
     }
@@ -101,8 +101,8 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Whether a process group has a process that is not a zombie. Zombies still accept signals, and under an init process
-/// that does not reap they remain.
+/// Whether a process group has a process that is not a zombie. Zombies still accept signals, and remain if the init process does not reap
+/// them.
 pub fn has_running_process(group: i32) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return true };
     let ids = processes.flatten().filter_map(|entry| entry.file_name().into_string().ok());

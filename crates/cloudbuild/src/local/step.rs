@@ -73,7 +73,7 @@ impl StepEnd {
     }
 }
 
-/// Runs one step to its end; its process group has then ended.
+/// Runs one step. Returns after its process group has ended.
 pub(super) async fn run(step: &PlannedStep, context: &StepEnvironment<'_>) -> StepEnd {
     if context.stop.is_cancelled() {
         return StepEnd::Stopped;
@@ -120,7 +120,7 @@ async fn supervise(
     };
     if forced.is_some() {
         group.terminate();
-        // The grace period applies to the whole group: the output ends with its last process.
+        // The grace period applies to the whole group: the output ends when the group's last process ends.
         let all_gone = async {
             let _ = (&mut exit).await;
             if !read_all {

@@ -136,7 +136,7 @@ fn rows(text: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn the_quickstart_builds_and_tries_its_image() {
+fn the_quickstart_build_creates_and_tests_its_image() {
     let (world, artifacts) = build();
     let mut names: Vec<_> = artifacts.iter().map(|artifact| artifact.name.as_str()).collect();
     names.sort_unstable();
@@ -149,8 +149,7 @@ fn the_quickstart_builds_and_tries_its_image() {
     assert!(log.contains("no GPU, or nccl-tests is not on the PATH"), "{log}");
 }
 
-/// A machine with a GPU and some programs of nccl-tests: the image contains only these, and the quickstart's
-/// program.
+/// On a machine with a GPU and some programs of nccl-tests, the image contains only these programs and the quickstart's program.
 #[test]
 fn an_image_on_a_machine_with_gpus_contains_every_installed_program_of_nccl_tests() {
     let mut world = BuildHost::within(Path::new(SHELF));
@@ -186,9 +185,9 @@ fn an_image_on_a_machine_with_gpus_contains_every_installed_program_of_nccl_test
 /// Program; operation and root; bytes and count; ratio of bus to algorithm bandwidth; wrong elements in place.
 type Facts = (&'static str, [&'static str; 2], [u64; 2], f64, &'static str);
 
-/// For each program the output and the results of nccl-tests 2.19.6 among four ranks (`src/*.cu`): operation and root
-/// (`*RunTest`), bytes of a 1,000-byte message and its count (`*GetCollByteCount`: parts are rounded down to 16 bytes),
-/// bus over algorithm bandwidth (`*GetBw`), and the in-place column of wrong elements (`reportErrors` in `*InitData`).
+/// Output and results of each program of nccl-tests 2.19.6 with four ranks (`src/*.cu`): operation and root (`*RunTest`), bytes of a
+/// 1,000-byte message and its count (`*GetCollByteCount`: parts are rounded down to 16 bytes), bus over algorithm bandwidth (`*GetBw`), and
+/// the in-place column of wrong elements (`reportErrors` in `*InitData`).
 const COLLECTIVES: [Facts; 6] = [
     ("all_gather_perf", ["none", "-1"], [960, 60], 0.75, "0"),
     ("all_reduce_perf", ["sum", "-1"], [1000, 250], 1.5, "0"),
@@ -280,7 +279,7 @@ fn a_failed_rank_ends_the_others() {
     built();
     let started = Instant::now();
     let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4", &[("BURNIN_FAULT", "exit:1:9")]);
-    assert_eq!(code, 9, "the code of the failed rank: {text}");
+    assert_eq!(code, 9, "expected the exit code of the failed rank: {text}");
     assert!(text.contains(": Test failure collective_perf.rs:") && text.contains(" lost rank 1"), "{text}");
     assert!(!text.contains("Out of bounds"), "{text}");
     assert!(started.elapsed() < Duration::from_secs(10));

@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_value_is_one_argument_and_one_variable(value in hostile()) {
+    fn any_value_is_passed_as_one_argument_and_one_variable(value in hostile()) {
         let mut world = BuildHost::new();
         world.inputs.substitutions.insert("_V".to_owned(), value.clone());
         let config = json!({

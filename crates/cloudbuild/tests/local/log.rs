@@ -44,7 +44,7 @@ async fn the_log_grows_while_a_step_runs() {
 }
 
 #[tokio::test]
-async fn secrets_are_masked_at_any_division_of_the_output() {
+async fn secrets_are_masked_in_output_divided_at_any_position() {
     let mut world = BuildHost::new();
     world.inputs.secrets.insert("token".to_owned(), Secret::new("hunter2-and-more"));
     let script =
@@ -68,7 +68,7 @@ async fn secrets_are_masked_at_any_division_of_the_output() {
 }
 
 #[tokio::test]
-async fn the_log_has_a_limit() {
+async fn step_output_beyond_the_log_limit_is_dropped() {
     let mut world = BuildHost::new();
     world.request.log_limit = 2000;
     let outcome =

@@ -59,7 +59,10 @@ async fn steps_run_in_parallel_if_the_config_permits_it() {
     assert!(ended(0) < started(1) && ended(0) < started(2));
     assert!(started(1) < ended(2) && started(2) < ended(1), "both steps ran at the same time");
     assert!(started(3) < ended(0), "`-` starts without waiting");
-    assert!((0..4).all(|step| ended(step) < started(4)), "an absent waitFor waits for all");
+    assert!(
+        (0..4).all(|step| ended(step) < started(4)),
+        "a step without waitFor waits for all earlier steps"
+    );
     let groups =
         events.iter().filter(|e| matches!(e, BuildEvent::ProcessGroup { pgid, .. } if *pgid > 1)).count();
     assert_eq!(groups, 5);
@@ -151,7 +154,7 @@ async fn a_tool_that_cannot_start_fails_its_step() {
 }
 
 #[tokio::test]
-async fn a_link_does_not_lead_a_step_out_of_the_workspace() {
+async fn a_working_directory_linked_outside_the_workspace_is_rejected() {
     let world = BuildHost::new();
     std::os::unix::fs::symlink(world.outside(), world.path("link")).unwrap();
     for dir in ["link", "link/sub"] {

@@ -90,7 +90,7 @@ impl BuildHost {
     }
 }
 
-/// Whether a process has ended. A zombie, which init has not reaped yet, counts as ended.
+/// Whether a process has ended, or is a zombie that init has not reaped yet.
 pub fn is_gone(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     let zombie = stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X']));

@@ -71,7 +71,7 @@ mod tests {
             }
             delays.push(delay);
         }
-        panic!("two probes with unresponsive tools took {delays:?} longer than those with quick ones");
+        panic!("two probes with unresponsive tools took {delays:?} longer than probes with responsive tools");
     }
 
     fn run(words: &[&str], own: &[(&str, &str)]) -> Output {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_driver_never_displace_a_fault_and_the_numbers_of_both_are_printed() {
+    fn driver_lines_never_displace_a_fault_and_the_counts_of_both_are_printed() {
         let dmesg = "echo '[ 1.0] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.'\n\
                      for i in {1..300}; do echo \"[ 2.$i] NVRM: noise $i\"; done";
         let (folder, path) = tools(&[("dmesg", dmesg)]);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_of_a_journal_has_no_time() {
+    fn the_header_of_a_journal_is_not_read_as_a_time() {
         let journal = "echo '-- Logs begin at Mon 2026-11-23. --'\n\
                        echo '2026-11-23T08:00:00+0000 n1 kernel: booted'\necho '2026-11-27T06:00:00+0000 n1 kernel: last'";
         let (_folder, path) = tools(&[("dmesg", "exit 1"), ("journalctl", journal)]);
@@ -308,7 +308,7 @@ mod tests {
 
     /// `nvidia-smi` responds after a minute, and the other tools at once.
     #[test]
-    fn a_probe_does_not_wait_for_slow_sources_and_states_them() {
+    fn a_probe_skips_slow_sources_and_reports_each_of_them() {
         let (_folder, path) = tools(&[("nvidia-smi", "exec sleep 60"), ("dmesg", "echo '[ 1.0] booted'")]);
         let text = within_the_limit(&path);
         for moment in ["before", "after"] {

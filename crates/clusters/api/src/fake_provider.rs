@@ -1,4 +1,4 @@
-//! Simulated clusters, for the simulator and for running the provisioner alone.
+//! Simulated clusters, for tests of the provisioner without a real provider.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ enum Fake {
 }
 
 impl FakeClusters {
-    /// An empty provider; `clock` gives the time of its listings.
+    /// Creates a provider without clusters; `clock` provides the time of its listings.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, clusters: Mutex::default() }
     }

@@ -1,4 +1,4 @@
-//! A scheduler that only simulates jobs, for the simulator and for running the agent alone.
+//! A scheduler that only simulates jobs, for tests of the agent without a real scheduler.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use service::PortError;
 
 use crate::scheduler::{JobSpec, JobStatus, Outputs, Scheduler};
 
-/// Each job ends at the third poll and leaves one file.
+/// Each job ends at the third poll and has one output file.
 pub struct FakeScheduler {
     log: Vec<u8>,
     jobs: Mutex<BTreeMap<String, PlannedJob>>,

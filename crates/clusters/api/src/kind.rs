@@ -46,8 +46,8 @@ pub trait ClusterKind: Send + Sync {
     /// missing part.
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError>;
 
-    /// Describes an existing cluster from its settings alone, for a host that, unlike the cluster's agent, cannot reach the cluster. If the
-    /// cluster lacks a requirement, the first job fails.
+    /// Describes an existing cluster only from its settings, without a request: this host may be unable to reach the cluster, unlike the
+    /// cluster's agent. If the cluster lacks a requirement, the first job fails.
     ///
     /// # Errors
     /// Returns an error with a message if the settings do not decide the number of nodes.

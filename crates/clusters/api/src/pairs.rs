@@ -324,9 +324,9 @@ mod tests {
         text
     }
 
-    /// The collector of the node `n1` completes its evidence before the job only after the pair has begun.
+    /// The collector of node `n1` completes its evidence of the moment `before` only after the pair has begun.
     #[test]
-    fn late_evidence_before_the_job_is_reported_and_not_printed() {
+    fn evidence_before_the_job_is_reported_as_late_and_not_printed_if_the_pairs_have_begun() {
         let text = collected(
             "say() { printf 'burnin evidence: %s %s\\n' \"$BURNIN_NODE_NAME\" \"$1\"; }\n\
              [[ $BURNIN_NODE_NAME == n0 ]] || { cat; say 'before kernel lines 7'; }\n\

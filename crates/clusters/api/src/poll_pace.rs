@@ -20,7 +20,7 @@ impl PollPace {
         Self { interval, running: Mutex::default() }
     }
 
-    /// Whether the job was running less than one interval ago: it then counts as running without a poll.
+    /// Whether a poll within the last interval found the job running: the caller then reports it as running without another poll.
     pub fn is_recent(&self, job: &str) -> bool {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.get(job).is_some_and(|polled| polled.elapsed() < self.interval)

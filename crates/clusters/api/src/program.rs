@@ -33,8 +33,8 @@ pub fn rounds_of_pairs(program: &Program) -> Option<u32> {
     Some(command.rounds.unwrap_or(0))
 }
 
-/// Prints the names of the host and of its node if they differ, such as those of a pod: nccl-tests prints the name of the host; evidence,
-/// settings and other checks have the name of the node. The crate `measure` reads the line and removes it from the log.
+/// Prints the host name and the node name if they differ, as in a pod: nccl-tests prints the host name; evidence, settings and other checks
+/// use the node name. The crate `measure` reads the line and removes it from the log.
 fn host() -> String {
     format!(
         "if [[ {LOCAL_RANK} == 0 && -n ${{BURNIN_NODE_NAME:-}} ]] && burnin_host=$(hostname) && \
@@ -43,7 +43,7 @@ fn host() -> String {
     )
 }
 
-/// Whether the job collects evidence of the nodes of a program that is started on pairs of them ([`pairs::RUN_PAIRS`]).
+/// Whether the job collects evidence of each node for a program that runs on pairs of nodes ([`pairs::RUN_PAIRS`]).
 pub fn takes_evidence_of_pairs(job: &JobSpec) -> bool {
     job.evidence && rounds_of_pairs(&job.program).is_some()
 }

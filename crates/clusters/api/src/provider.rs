@@ -34,7 +34,7 @@ pub enum ClusterStatus {
 /// All of Burnin's clusters at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterListing {
-    /// The provider's clock at the time of the listing: it alone decides which leases have expired.
+    /// The provider's clock at the time of the listing: leases expire by this clock only.
     pub at: Timestamp,
     /// Every existing cluster with Burnin's labels.
     pub clusters: Vec<ListedCluster>,
@@ -76,7 +76,7 @@ pub trait ClusterProvider: Send + Sync + 'static {
         self.poll(name).await
     }
 
-    /// Deletes a cluster. Returns once the provider confirms that no resource remains; an absent cluster counts as deleted.
+    /// Deletes a cluster. Returns once the provider confirms that no resource remains; an absent cluster is reported as deleted.
     ///
     /// # Errors
     /// Returns an error if a resource remains or the provider request fails.

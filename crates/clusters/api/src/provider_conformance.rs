@@ -21,7 +21,11 @@ pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_a
     assert_eq!(clusters.poll(&name).await.expect("an answer"), ClusterStatus::Absent);
 
     let handle = clusters.create(&order(1)).await.expect("a handle");
-    assert_eq!(clusters.create(&order(1)).await.expect("a handle"), handle, "an existing cluster is adopted");
+    assert_eq!(
+        clusters.create(&order(1)).await.expect("a handle"),
+        handle,
+        "a repeated create returns the handle of the existing cluster"
+    );
     let cluster = ready(clusters, &name).await;
     assert_eq!(cluster.name, name);
     assert!(cluster.slots() >= 1);

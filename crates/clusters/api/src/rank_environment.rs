@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn library_folders_of_the_image_stay() {
+    fn library_folders_of_the_image_remain_in_the_search_path() {
         let requested = BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), "/ours".to_owned())]);
         let print = "echo \"$LD_LIBRARY_PATH\"";
         let once = exports(&requested);

@@ -198,7 +198,7 @@ pub trait Scheduler: Send + Sync + 'static {
     /// The nodes that a job ran on, by the names accepted in [`JobSpec::cluster`].
     ///
     /// # Errors
-    /// Returns an error if the scheduler request fails or the nodes are no longer known.
+    /// Returns an error if the scheduler request fails or the nodes are no longer recorded.
     async fn nodes(&self, cluster: &Cluster, _name: &str) -> Result<Vec<String>, PortError> {
         Ok(cluster.nodes.iter().map(|node| node.name.clone()).collect())
     }

@@ -12,7 +12,7 @@ use service::PortError;
 
 use crate::unwritable;
 
-/// The same image may be staged twice at the same time, when a command is delivered twice.
+/// Number for unique draft names: a command that is delivered twice may stage an image twice at the same time.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 /// Downloads the image's files from the bucket into `folder`, which contains only this image.

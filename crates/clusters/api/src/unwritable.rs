@@ -13,7 +13,7 @@ pub fn unwritable(path: &Path, error: &io::Error) -> PortError {
     match error.kind() {
         PermissionDenied | ReadOnlyFilesystem | NotADirectory => {
             let message = format!(
-                "{path} cannot be written: {error}; give the user that submits jobs the right to write there, or name another folder"
+                "{path} cannot be written: {error}; grant write permission to the user that submits jobs, or set another folder"
             );
             PortError::Permanent(Failure::new(Class::Input, "SETTINGS", message))
         }

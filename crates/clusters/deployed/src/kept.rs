@@ -2,16 +2,14 @@
 //!
 //! ```text
 //! clusters/kept/{key}/{part}/{cluster}   a part that later runs may use, until its lease ends
-//! clusters/open/{cluster}-kept           a separate cluster for the sweeper: the sweeper releases it, and removes
-//! this object
+//! clusters/open/{cluster}-kept           a separate cluster for the sweeper: the sweeper releases it, and removes this object
 //! ```
 //!
 //! The first object is never removed or changed: a part whose lease ended, or whose cluster is released, is not used.
 //!
-//! `key` is the digest of the steps that deploy and of their values without the number of nodes, so that a run uses
-//! only parts that it would have created itself. A part is kept by the run that created it, once its deployment
-//! succeeded: the teardown receives `_KEEP` and leaves it. Later deployments receive the name of that run's cluster as
-//! `_BASE`, `_IMAGE`, ...
+//! `key` is the digest of the steps that deploy and of their values without the number of nodes, so that a run uses only parts that it
+//! would have created itself. A part is kept by the run that created it, once its deployment succeeded: the teardown receives `_KEEP` and
+//! does not delete the part. Later deployments receive the name of that run's cluster as `_BASE`, `_IMAGE`, ...
 
 use std::collections::BTreeMap;
 

@@ -20,9 +20,8 @@ pub struct Deployed {
     /// Releases the cluster, even if only partly provisioned, and checks for remaining resources. Writes the file `gone.json`:
     /// [`Destroyed`].
     pub destroy: BuildSpec,
-    /// Parts that outlive the run and serve later ones, with their retention period: `{base: 30d, image:
-    /// 30d}`. The steps state which parts they support: `deploy` declares `_BASE` for the part `base`, `destroy`
-    /// declares `_KEEP`.
+    /// Parts that are kept after the run for later runs, with their retention period: `{base: 30d, image: 30d}`. The steps state which
+    /// parts they support: `deploy` declares `_BASE` for the part `base`, `destroy` declares `_KEEP`.
     #[serde(default, skip_serializing_if = "Keep::is_empty")]
     pub keep: Keep,
     /// Kind and settings of the provisioned cluster. `cluster.json` supplies settings that are known only after the

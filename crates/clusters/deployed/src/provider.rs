@@ -65,7 +65,7 @@ struct DeployRequest {
 }
 
 impl DeployRequest {
-    /// Parts that this cluster creates and leaves to later runs.
+    /// Parts that this cluster creates and keeps for later runs.
     fn keeps(&self) -> impl Iterator<Item = (&String, Span)> {
         let created = self.deployed.keep.iter().filter(|(part, _)| !self.uses.contains_key(*part));
         created.filter(|_| self.kept.is_none()).map(|(part, span)| (part, *span))
@@ -126,7 +126,7 @@ impl DeployedClusters {
         command: &CommandId,
         build: &BuildSpec,
     ) -> BuildSpec {
-        // Kept parts have the name and the state of the cluster that created them.
+        // For kept parts, the steps receive the name and state folder of the cluster that created the parts.
         let name = request.kept.as_ref().map_or(name, |kept| &kept.cluster);
         let state = self.store.locate(&note(name, "state"));
         let mut all = BTreeMap::from([
@@ -142,8 +142,7 @@ impl DeployedClusters {
         build
     }
 
-    /// For each part that the workflow keeps: an existing cluster that keeps the part beyond the end of the new
-    /// cluster.
+    /// Usable kept parts: part name, and the cluster that keeps the part beyond the end of the new cluster.
     async fn usable_parts(
         &self,
         deployed: &Deployed,
@@ -193,8 +192,7 @@ impl DeployedClusters {
             ..original.clone()
         };
         let open = OPEN.to_owned() + &kept::name_of(name);
-        // After a crash the request of the earlier attempt stays in force, so that no part is used beyond its
-        // recorded lease.
+        // After a crash, the request of the earlier attempt determines the lease, so that no part is used beyond its recorded lease.
         let until = match self.note(&open, &request).await? {
             Creation::Created => request.expires_at,
             Creation::Exists => match self.get::<DeployRequest>(&open).await? {
@@ -224,14 +222,16 @@ impl DeployedClusters {
         let kind = deployed.system.kind();
         let Some(kind) = self.kinds.iter().find(|known| known.form().kind == kind && known.can_be_deployed())
         else {
-            return Ok(ClusterStatus::Broken(format!("a cluster of {kind} cannot be deployed by steps")));
+            return Ok(ClusterStatus::Broken(format!(
+                "a cluster of kind {kind} cannot be deployed by steps"
+            )));
         };
         Ok(ready(name, self.kinds, kind.form(), deployed, made)
             .unwrap_or_else(|why| ClusterStatus::Broken(format!("cluster.json: {why}"))))
     }
 
-    /// Failures in Ansible's events: host, task and reason. The steps' files that end in `.jsonl` are such events, as written by
-    /// the callback `ansible.posix.jsonl`.
+    /// Failures in Ansible's events: host, task and reason. The `.jsonl` files of the steps contain these events, as written by the
+    /// callback `ansible.posix.jsonl`.
     async fn played(&self, image: &Image) -> Result<Option<String>, PortError> {
         for file in image.files.iter().filter(|file| file.name.ends_with(".jsonl")) {
             let object = image.reference.clone() + &file.name;
@@ -253,7 +253,7 @@ impl DeployedClusters {
         Ok(None)
     }
 
-    /// Reads a file of a build. The inner error: the file is missing or invalid, which no retry can change.
+    /// Reads a file of a build. The inner error is permanent: the file is missing or invalid.
     async fn left<T: DeserializeOwned>(
         &self,
         image: &Image,
@@ -309,7 +309,7 @@ impl DeployedClusters {
                     let next = failed.at + Span(pause.min(LONGEST_PAUSE.0));
                     if self.clock.now() < next {
                         return going(&format!(
-                            "{} ({last} teardowns failed; the next at {next})",
+                            "{} (failed teardowns: {last}; next attempt at {next})",
                             failed.why
                         ));
                     }
@@ -374,8 +374,8 @@ fn ready(
         }
     }
     let settings = (form.complete)(&completed).map_err(|problems| first(form.kind, problems))?;
-    let layout =
-        (form.layout)(&settings).ok_or_else(|| format!("{}: the settings state no nodes", form.kind))?;
+    let layout = (form.layout)(&settings)
+        .ok_or_else(|| format!("{}: the settings do not determine the number of nodes", form.kind))?;
     if nodes.len() != layout.nodes as usize {
         return Err(format!("expected {} nodes, found {}", layout.nodes, nodes.len()));
     }
@@ -411,7 +411,7 @@ impl ClusterProvider for DeployedClusters {
         if order.system.kind() != DEPLOYED {
             let kind = order.system.kind();
             return Err(refused(format!(
-                "a cluster of {kind} is not deployed by steps; write `cluster.rent.deployed`, or `cluster.existing` for {kind}"
+                "a cluster of kind {kind} is not deployed by steps; write `cluster.rent.deployed`, or `cluster.existing` for {kind}"
             )));
         }
         let deployed: Deployed =
@@ -482,7 +482,7 @@ impl ClusterProvider for DeployedClusters {
                         return Err(PortError::Transient(format!("{name}: its deployment is being stopped")));
                     }
                 }
-                // Parts of a deployment that failed may be incomplete: they are deleted with the rest.
+                // A failed deployment may have created incomplete parts: the teardown deletes them too.
                 let is_whole = matches!(self.builds.poll(&deployment).await?, Some(BuildPhase::Built(_)));
                 let keep: Vec<_> =
                     request.keeps().filter(|_| is_whole).map(|(part, _)| part.as_str()).collect();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_counts_as_running_until_its_process_ends() {
+    fn a_launcher_is_reported_as_running_until_its_process_ends() {
         let (_root, folder) = folder();
         assert_eq!(folder.launcher().unwrap(), Launcher::None);
         let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-/// Hosts of a hostfile, as `hosts` of the settings.
+/// Hosts of a hostfile, in the format of the setting `hosts`.
 ///
 /// # Errors
 /// Returns an error that names the first invalid line.

@@ -1,8 +1,8 @@
 //! Jobs on machines reached by ssh.
 //!
 //! At most one benchmark per job: only the launcher script that creates the link `claim` in the job's folder on this machine runs the
-//! benchmark. Its process continues if the agent ends. If it ends without a result, the job's processes are killed on every host before
-//! the job is reported as lost.
+//! benchmark. The script continues after the agent ends. If the script ends without a result, the job's processes are killed on every host
+//! before the job is reported as lost.
 
 use std::{path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 

@@ -181,7 +181,7 @@ while kill -0 "$launcher" 2>/dev/null; do
   sleep 0.5
 done
 wait "$launcher"; code=$?
-say "the launcher ended with $code"
+say "the launcher ended with exit code $code"
 bad=
 ((code == 0)) || every_host reach_host
 lost=$bad

@@ -39,7 +39,7 @@ pub struct Hosts {
     /// Further options of ssh, each `Name=value` as in ssh_config.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssh_options: Vec<String>,
-    /// Processes per host, each with one GPU if there are GPUs, 1 to 64.
+    /// Processes per host, 1 to 64, each with one GPU if the host has GPUs.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub ranks_per_node: u32,
@@ -70,7 +70,7 @@ pub struct Hosts {
     #[serde(default = "rank_port")]
     #[schemars(range(min = 1024))]
     pub rank_port: u16,
-    /// Maximum time without a response from a host during a job; then the host is lost.
+    /// Maximum time without a response from a host during a job; after this time the host is reported as lost.
     #[serde(default = "silent_after")]
     pub silent_after: Span,
 }

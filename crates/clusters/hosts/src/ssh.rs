@@ -10,7 +10,7 @@ use crate::settings::Hosts;
 /// Timeout of a command on a host, including the connection.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// An ssh_config that identifies every host by its name. The first value of an option counts, so the user's own configuration is included
+/// An ssh_config that identifies every host by its name. ssh uses the first value of an option, so the user's own configuration is included
 /// last.
 pub fn config(settings: &Hosts) -> String {
     let mut text = String::from("# Written by Burnin.\n");
@@ -46,10 +46,10 @@ pub fn config(settings: &Hosts) -> String {
     text
 }
 
-/// Runs a bash script on a host. Returns its last line of error text if it fails.
+/// Runs a bash script on a host. Returns its standard output.
 ///
 /// # Errors
-/// Returns an error if the host does not respond or the script fails, with the reported reason.
+/// Returns an error if the host does not respond, or with the last line of standard error if the script fails.
 pub async fn run(config: &Path, host: &str, script: &str) -> Result<String, String> {
     let command = format!("exec bash -c {}", quote(script));
     let argv = ["ssh", "-F", &config.display().to_string(), "-T", host, &command].map(str::to_owned);

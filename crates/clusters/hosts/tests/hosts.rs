@@ -66,7 +66,7 @@ impl HostsBed {
         Cluster { name: "bed".into(), nodes, access: hosts.access() }
     }
 
-    /// Processes of any job on the hosts and here.
+    /// Processes of any job on the hosts and on this machine.
     fn left(&self) -> String {
         let find = "grep -lsaz ^BURNIN_JOB= /proc/[0-9]*/environ | cut -d/ -f3";
         let hosts = ["h1", "h2", "h3", "h4"].map(|host| self.on(host, find));

@@ -35,12 +35,12 @@ use crate::{
 /// Annotation with the reason why a node was drained.
 const DRAINED: &str = "burnin.dev/drained";
 
-/// The error of a request for a node or for its change. `code`: code of a refusal.
+/// Error of a failed request to read or change a node. `code`: failure code if access is denied.
 fn cordon_refused(error: &kube::Error, code: &str) -> PortError {
     match error {
         kube::Error::Api(status) if status.code == 403 => {
             let why = format!(
-                "the configured access must not cordon nodes; grant it the cluster roles burnin-nodes and \
+                "the configured access has no permission to cordon nodes; grant it the cluster roles burnin-nodes and \
                  burnin-drain of workflows/a4-gke-testbed/rbac.yaml: {}",
                 status.message
             );
@@ -142,7 +142,7 @@ impl NamespacedCluster {
             Ok(found) => Ok(found.items),
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 let why = format!(
-                    "the configured access must not list priority classes, which `yields` needs; grant it the cluster role \
+                    "the configured access has no permission to list priority classes, which `yields` requires; grant it the cluster role \
                      burnin-yields of workflows/a4-gke-testbed/rbac.yaml: {}",
                     status.message
                 );
@@ -314,7 +314,7 @@ impl NamespacedCluster {
         self.patch_node(node, &patch, "NOT_RETURNED").await
     }
 
-    /// Metadata of a node, and whether it is cordoned. `code`: code of a refusal.
+    /// Metadata of a node, and whether it is cordoned. `code`: failure code if access is denied.
     async fn node(&self, node: &str, code: &str) -> Result<(ObjectMeta, bool), PortError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         // Lists nodes, because the role for counting nodes grants no `get`.
@@ -327,7 +327,8 @@ impl NamespacedCluster {
         Ok((metadata, spec.and_then(|spec| spec.unschedulable) == Some(true)))
     }
 
-    /// Changes a node. A change with the resource version that was read fails after a concurrent change, and the node is read again.
+    /// Patches a node. The patch contains the resource version that was read: after a concurrent change it fails, and the retry reads the
+    /// node again.
     async fn patch_node(&self, node: &str, patch: &Value, code: &str) -> Result<(), PortError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let patched = limited(nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch))).await?;

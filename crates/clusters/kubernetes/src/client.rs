@@ -42,7 +42,7 @@ pub async fn client(access: &ApiAccess) -> Result<Client, PortError> {
             made.map_err(|error| unreadable("access.gke", chain(&error)))?
         }
     };
-    // The caller decides for each request whether it may be retried.
+    // No default retries: the caller decides for each request whether to retry it.
     let mut config = config;
     (config.connect_timeout, config.default_retry) = (Some(Duration::from_secs(10)), false);
     Client::try_from(config).map_err(|error| unreadable("access", chain(&error)))
@@ -80,7 +80,10 @@ mod tests {
 
         let by_name = gke("https://gke-1a2b-1.us-central1.gke.goog", "").unwrap();
         let cluster = by_name.clusters[0].cluster.as_ref().unwrap();
-        assert_eq!(cluster.certificate_authority_data, None, "a public authority signs it");
+        assert_eq!(
+            cluster.certificate_authority_data, None,
+            "a public authority signs the certificate of this endpoint"
+        );
     }
 
     #[tokio::test]

@@ -91,8 +91,7 @@ impl ClusterKind for KubernetesKind {
     }
 }
 
-/// The status `Ready`. The scheduler chooses a job's nodes when it starts, so they are known only if the job uses all
-/// nodes.
+/// Status `Ready` with placeholder node names: the scheduler chooses the nodes when a job starts, unless the job uses all nodes.
 pub(crate) fn ready_on_any_nodes(name: &str, settings: &Kubernetes) -> ClusterStatus {
     ready(name, settings, (0..settings.nodes as usize).map(Node::placeholder).collect())
 }

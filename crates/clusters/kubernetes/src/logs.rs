@@ -58,7 +58,7 @@ enum LogRead {
     Line,
     /// The end of the output.
     End,
-    /// No line was completed in time: store the pending lines now.
+    /// No line was completed before the deadline: store the pending lines now.
     Due,
 }
 
@@ -115,7 +115,7 @@ impl ContainerOutput {
         }
     }
 
-    /// One pass over the output from the stored position. `last`: text after the last newline counts as a line.
+    /// One pass over the output from the stored position. `last`: text after the last newline is stored as a line.
     async fn passage(&self, follow: bool, last: bool) -> Result<Passage, PortError> {
         let mut keeping = Keeping::after(self.notes.cursor(&self.stream).await?);
         let Some(body) = self.open(follow, keeping.until).await? else { return Ok(Passage::Gone) };
@@ -153,7 +153,7 @@ impl ContainerOutput {
         until: Option<DateTime<Utc>>,
     ) -> Result<Option<impl futures::AsyncBufRead>, PortError> {
         let since_time = until.and_then(|until| {
-            // The API takes whole seconds; repeated lines are recognised by their timestamps.
+            // The API takes whole seconds; repeated lines are recognized by their timestamps.
             let whole = until.duration_trunc(TimeDelta::seconds(1)).unwrap_or(until);
             k8s_openapi::jiff::Timestamp::from_second(whole.timestamp()).ok()
         });
@@ -161,7 +161,7 @@ impl ContainerOutput {
         let request = LogParams { container, follow, timestamps: true, since_time, ..LogParams::default() };
         let pods = self.cluster.pods();
         match tokio::time::timeout(OPENING, pods.log_stream(&self.pod, &request)).await {
-            Err(_) => Err(PortError::Transient(format!("pod {}: timeout reading its output", self.pod))),
+            Err(_) => Err(PortError::Transient(format!("pod {}: opening its output timed out", self.pod))),
             Ok(Ok(body)) => Ok(Some(body)),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
             Ok(Err(error)) => Err(trouble(&error, "Pod")),

@@ -29,7 +29,7 @@ use crate::{
 };
 
 const JOBSET: &str = "jobset.x-k8s.io/v1alpha2";
-/// A container's last output is its termination message.
+/// After a failure, Kubernetes reports the container's last output as its termination message.
 const FALLBACK: &str = "FallbackToLogsOnError";
 
 /// JobSet 0.11 copies the priority of each pod into a label, and Kubernetes rejects a label that begins with a minus sign: pods below
@@ -149,7 +149,7 @@ pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<JobSetManifest, Fa
             // A node whose program fails does not end the others (Kubernetes: "Backoff limit per index").
             (spec.backoff_limit, spec.backoff_limit_per_index) = (None, Some(0));
         } else if uses_ssh {
-            // The first pod decides the job's result: the others only serve it and are ended with it.
+            // The first pod decides the job's result: the others only accept its ssh connections and are ended with it.
             let first =
                 SuccessPolicyRule { succeeded_indexes: Some("0".to_owned()), succeeded_count: Some(1) };
             spec.success_policy = Some(batch::SuccessPolicy { rules: vec![first] });

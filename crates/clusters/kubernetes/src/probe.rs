@@ -20,7 +20,7 @@ use crate::{
 /// Checks everything that a job needs from the cluster.
 ///
 /// # Errors
-/// Returns an error if a requirement is not met, with its code, or the API request fails.
+/// Returns an error with the requirement's code if a requirement is not met, or an error if the API request fails.
 pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, PortError> {
     let client = match client(&settings.access).await {
         // In-cluster credentials exist only in the agent's pod.
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_counted() {
+    fn unfit_nodes_are_counted_for_each_reason() {
         let mut count = Count::default();
         for (name, ready) in [("n1", "True"), ("n2", "False"), ("n3", "Unknown")] {
             let status = json!({"conditions": [{"type": "Ready", "status": ready}]});

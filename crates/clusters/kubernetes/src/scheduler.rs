@@ -1,8 +1,8 @@
 //! Jobs on an existing Kubernetes cluster: one JobSet per job.
 //!
 //! At most one job per command: the JobSet's name follows from the job's name, the API assigns a name once, and an object with the name
-//! counts only if it has the job's own annotation. A cancelled job gets a JobSet without pods, which reserves the name. Submissions and end
-//! states are recorded in the bucket, so that no job starts again after its objects are deleted.
+//! belongs to the job only if it has the job's own annotation. A cancelled job gets a JobSet without pods, which reserves the name.
+//! Submissions and end states are recorded in the bucket, so that no job starts again after its objects are deleted.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -37,7 +37,7 @@ const DELETION: Duration = Duration::from_secs(20);
 /// Minimum interval between polls of a running job.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Failure codes of a job that did not start in time. They end the run of a job that yields to others.
+/// Failure codes of a job that found no free nodes. They end the run of a job that yields to others.
 const NO_FREE_NODES: [&str; 4] = ["UNSCHEDULABLE", "ADMISSION_TIMEOUT", "QUOTA", "TOPOLOGY"];
 
 /// Scheduler of Kubernetes clusters.
@@ -217,7 +217,7 @@ impl JobContext {
         let annotation = |key: &str| jobset.metadata.annotations.as_ref().and_then(|all| all.get(key));
         if annotation(names::JOB).is_none_or(|owner| owner != name) {
             let message = format!(
-                "JobSet {} in namespace {} does not belong to {name}: annotation `{}: {name}` is missing; delete it or use another namespace",
+                "JobSet {} in namespace {} does not belong to {name}: annotation `{}: {name}` is missing; delete this JobSet or use another namespace",
                 self.jobset,
                 self.settings.namespace,
                 names::JOB
@@ -259,7 +259,7 @@ impl JobContext {
     /// Creates the pods' ssh keys if needed, owned by the JobSet.
     async fn keys(&self, name: &str, jobset: &JobSet) -> Result<(), PortError> {
         let annotations = jobset.metadata.annotations.as_ref();
-        // JobSets of earlier versions have no annotation.
+        // JobSets of earlier versions lack the annotation, so the launcher is checked as well.
         let needed = annotations.is_some_and(|all| all.contains_key(names::SSH));
         if needed || self.settings.launch == Launch::Mpi {
             let uid = text(jobset.metadata.uid.as_ref());

@@ -51,7 +51,7 @@ until=$((SECONDS + ${BURNIN_REACH_SECONDS:-300}))
 for ((node = 0; node < BURNIN_NODES; node++)); do
   name=$(host "$node")
   until getent hosts "$name" >/dev/null; do
-    ((SECONDS < until)) || fail 80 DNS_NOT_READY "$name is not known to DNS"
+    ((SECONDS < until)) || fail 80 DNS_NOT_READY "DNS does not resolve $name"
     sleep 1
   done
   for ((slot = 0; slot < BURNIN_RANKS_PER_NODE; slot++)); do
@@ -136,7 +136,7 @@ mpirun --allow-run-as-root --hostfile "$run/hostfile" -np $((BURNIN_NODES * BURN
 finish $?
 "#;
 
-/// The nodes of all pods, and how one end of a pair is started on one of them.
+/// The nodes of all pods, and the command that starts one end of a pair on a node.
 const PAIRS: &str = r#"nodes=() addresses=() pairs=$run/pairs argv=("$@")
 mkdir -p "$pairs"
 for ((node = 0; node < BURNIN_NODES; node++)); do

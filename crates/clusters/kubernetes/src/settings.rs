@@ -226,7 +226,7 @@ impl Settings for Kubernetes {
         Some(ClusterLayout { nodes, ranks_per_node, gpus_per_node })
     }
 
-    /// Without Kueue's queue: its topologies have no cordoned nodes, so that the job would wait indefinitely.
+    /// Uses no Kueue queue: Kueue's topologies contain no cordoned nodes, so the job would wait indefinitely.
     fn for_retest(&self, nodes: &[String], partners: &[String]) -> Result<Self, String> {
         let partners = partners.iter().take(rules::MAX_NAMED.saturating_sub(nodes.len()));
         let only_nodes: Vec<_> = nodes.iter().chain(partners).cloned().collect();

@@ -1,7 +1,7 @@
 //! Maps the API objects of a job to one state. Pure.
 //!
-//! The JobSet's status decides the end. The reason is in its pods, searched for the first cause: infrastructure losses, then
-//! kills by the kernel or a limit, then the pod's termination message.
+//! The JobSet's status decides the end. The reason is derived from its pods. The first existing cause is used: an infrastructure loss, a
+//! kill by the kernel or a limit, then the pod's termination message.
 
 use std::collections::BTreeSet;
 
@@ -179,7 +179,7 @@ pub fn named(output: &str) -> Option<(Class, &'static str, String)> {
         ("SSH_REFUSED", Class::Infrastructure),
         ("UNFIT", Class::Input),
     ];
-    // Messages of the C library, NCCL, its plugins and ssh. The first match counts.
+    // Messages of the C library, NCCL, its plugins and ssh. The first match is used.
     const THEIRS: [(&str, &str, Class); 10] = [
         ("GLIBC_", "GLIBC_MISMATCH", Class::Input),
         ("network gIB not found", "GIB_MISSING", Class::Input),

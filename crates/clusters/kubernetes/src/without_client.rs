@@ -19,7 +19,7 @@ impl KubernetesJobs {
 
 fn not_built<T>(cluster: &Cluster) -> Result<T, PortError> {
     let why = format!(
-        "cluster {}: this program has no feature `kubernetes`; build it with `--features kubernetes`",
+        "cluster {}: this program was built without the feature `kubernetes`; build it with `--features kubernetes`",
         cluster.name
     );
     Err(PortError::Permanent(Failure::new(Class::Input, "NOT_BUILT", why)))

@@ -13,7 +13,7 @@ const DEFAULT: i32 = 0;
 /// Checks that pods of the class `name` yield to all others.
 ///
 /// # Errors
-/// Returns an error if they do not yield, which is permanent, or if the API request fails.
+/// Returns a permanent error if they do not yield, or an error if the API request fails.
 pub async fn check(cluster: &NamespacedCluster, name: &str) -> Result<(), PortError> {
     let classes = cluster.priority_classes().await?;
     problem(&classes, name).map_or(Ok(()), |why| {

@@ -1,7 +1,7 @@
 //! Logs of a benchmark that ran outside Burnin: started by a Helm chart, a colleague or a vendor.
 //!
-//! A run on such a cluster starts no job. It stores the logs, reads their tables and judges them like those of its own
-//! jobs, so that they are in the ledger, the warehouse, the history and the reports.
+//! A run on such a cluster starts no job. It stores the logs, reads their tables and judges the values like those of Burnin's own jobs, so
+//! that the results are in the ledger, the warehouse, the history and the reports.
 
 mod marker;
 mod scheduler;

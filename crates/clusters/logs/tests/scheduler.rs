@@ -1,4 +1,4 @@
-//! Tests the kind `logs` on folders in the form in which programs write them.
+//! Tests the kind `logs` on folders with the layout that programs write.
 
 use std::{fs, path::Path, sync::Arc};
 

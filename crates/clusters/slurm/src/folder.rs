@@ -195,7 +195,7 @@ pub(crate) async fn read<T: Send + 'static>(
     blocking(folder, work).await?.map_err(PortError::transient)
 }
 
-/// Does work in a job's folder on a thread that may wait.
+/// Runs blocking work on a job's folder on a separate thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     folder: &SlurmFolder,
     work: impl FnOnce(&SlurmFolder) -> io::Result<T> + Send + 'static,

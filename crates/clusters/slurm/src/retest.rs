@@ -44,7 +44,7 @@ pub async fn begin(
         }
         drained.push(DrainedNode { node: node.to_owned(), reason: reason.to_owned() });
     }
-    // The nodes are recorded before the first change, so that the end of the job restores it. After a crash the first record counts.
+    // The nodes are recorded before the first change, so that the end of the job restores it. After a crash the first record remains valid.
     let drained = read(folder, move |folder| folder.note_drained(&drained)).await?;
     commands.reserve(&reservation(job), &slurm.retest).await?;
     for DrainedNode { node, .. } in &drained {

@@ -26,7 +26,7 @@ use crate::{
 
 /// Minimum interval between polls of a running job.
 const PACE: Duration = Duration::from_secs(1);
-/// End states of a job that yields to others: preempted, or not started in time.
+/// End states of a job that yields to others: preempted, or not started before its deadline.
 const YIELDED: [&str; 2] = ["PREEMPTED", "DEADLINE"];
 
 /// Scheduler of Slurm clusters.

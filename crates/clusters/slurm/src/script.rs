@@ -1,8 +1,8 @@
 //! The script that Slurm runs, and its sbatch options. Pure.
 //!
-//! Only one script per job name ever runs the benchmark: the one that creates the link `claim`. Slurm may hold a second job of
-//! the name after a submission whose response was lost, or requeue the first; such a script records itself under `refused` and
-//! exits. The result of a script is in `end.json`, written last and atomically.
+//! Only one script per job name ever runs the benchmark: the one that creates the link `claim`. Slurm may hold a second job of the name
+//! after a submission whose response was lost, or requeue the first; a script that finds the link records itself under `refused` and exits.
+//! The result of a script is in `end.json`, written last and atomically.
 
 use cluster_api::{JobSpec, pairs, program, rank_environment, shell::quote};
 
@@ -64,7 +64,7 @@ pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>
     let profile = slurm.profile.as_ref().map_or_else(String::new, |profile| {
         format!("set +u\n. {} || end false \"$?\"\nset -u\n", quote(profile))
     });
-    // The profile may need the variables; the ranks apply them again, after it and the image.
+    // The profile may need the variables; the ranks set them again, to override the profile and the image.
     let variables = job.environment_over(&slurm.environment);
     let environment = rank_environment::exports(&variables);
     let mpi = slurm.mpi.as_ref().map_or_else(String::new, |mpi| format!(" --mpi={}", quote(mpi)));

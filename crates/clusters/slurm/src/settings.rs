@@ -143,16 +143,21 @@ impl Settings for Slurm {
             "retest",
             both.then(|| "cannot be combined with `reservation`; remove one of them".to_owned()),
         );
-        // The idle nodes are chosen by their state alone.
+        // The idle nodes are chosen only by their state.
         let chosen = [("reservation", &self.reservation), ("constraint", &self.constraint)];
         for (field, _) in chosen.iter().filter(|(_, value)| self.yields && value.is_some()) {
             found.add("yields", Some(format!("cannot be combined with `{field}`; use a separate partition")));
         }
         let ranges = self.yields && self.node_list.as_ref().is_some_and(|list| list.contains('['));
-        found.add("node_list", ranges.then(|| "expected names separated by commas with `yields`".to_owned()));
+        found.add(
+            "node_list",
+            ranges.then(|| {
+                "expected names separated by commas, without ranges, because `yields` is set".to_owned()
+            }),
+        );
         found.add("nccl_debug", not_a_name(&self.nccl_debug, ""));
         found.add("shared_folder", not_a_path(&self.shared_folder));
-        // Slurm expands both in any part of an output path.
+        // Slurm expands `\` and `%` in any part of an output path.
         let misread = self.shared_folder.contains(['\\', '%']);
         let found_one =
             || format!("expected a path without \\ and %, found `{}`", shown(&self.shared_folder));

@@ -1,7 +1,7 @@
 //! Combines Slurm's state of a job and the job's own record into one state. Pure.
 //!
-//! Slurm is read as text. The words of `scontrol show job` are stable since versions older than 22.05, while the JSON forms of 22.05 and
-//! 24.11 share hardly any field, and `sacct --json` of 22.05 reports a job with exit code 3 as a success.
+//! Slurm is read as text. The words of `scontrol show job` have not changed since before 22.05, while the JSON forms of 22.05 and 24.11
+//! share hardly any field, and `sacct --json` of 22.05 reports a job with exit code 3 as a success.
 
 use chrono::{DateTime, NaiveDateTime};
 use model::{JobEnd, Timestamp};
@@ -133,7 +133,8 @@ impl SlurmJobRow {
     }
 }
 
-/// A field of a record of `scontrol --oneliner show`; empty if absent. The first match counts: paths at the end may contain any text.
+/// A field of a record of `scontrol --oneliner show`; empty if absent. Returns the first match, because paths at the end may contain any
+/// text.
 pub fn field<'a>(record: &'a str, name: &str) -> &'a str {
     let mut words = record.split_whitespace();
     words.find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default()
@@ -284,7 +285,7 @@ fn own_word(end: &LauncherEnd, marks: &Marks) -> SlurmFinding {
 
 /// State if no job of the name has claimed the benchmark.
 fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFinding {
-    // The first submission counts: Slurm lets later jobs of the same name wait for its end.
+    // Use the first submission: Slurm lets later jobs of the same name wait for its end.
     let mut rows: Vec<&SlurmJobRow> = rows.iter().filter(|row| !refused(row)).collect();
     rows.sort_by_key(|row| (matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost), row.id));
     let Some(row) = rows.first() else {

@@ -75,7 +75,7 @@ async fn output(argv: &[&str]) -> Result<String, PortError> {
 /// has not checked it.
 ///
 /// # Errors
-/// Returns an error if they do not preempt it, which is permanent, or if a command fails.
+/// Returns a permanent error if other jobs do not preempt it, or an error if a command fails.
 pub async fn check(slurm: &Slurm) -> Result<(), PortError> {
     match idle_nodes(slurm, &SlurmReports::request().await?) {
         IdleNodes::NotPreemptible(why) => {
@@ -174,7 +174,7 @@ impl<'a> QosRow<'a> {
     }
 }
 
-/// Checks that other jobs preempt a job with these settings, which then ends: a suspended job would measure its pause.
+/// Checks that other jobs preempt a job with these settings, and that the preemption ends it: a suspended job would measure its pause.
 fn preemptible(
     slurm: &Slurm,
     own: &PartitionPreemption<'_>,

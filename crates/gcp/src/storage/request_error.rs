@@ -126,7 +126,7 @@ impl Tries {
     /// Waits before the next attempt, twice as long each time.
     ///
     /// # Errors
-    /// Returns an error, the failure, if it is permanent or no time is left.
+    /// Returns the failure if it is permanent, or if the timeout ends before the next attempt.
     pub async fn again(&mut self, trouble: RequestError) -> Result<(), RequestError> {
         let wait = self.pauses.next().unwrap_or_default();
         if !trouble.is_transient() || Instant::now() + wait >= self.until {

@@ -222,7 +222,7 @@ async fn new_keys_are_fetched_and_old_ones_rejected() {
     scene.clock.advance(Span::from_secs(3300));
     scene.admit(&good).await.unwrap();
     assert_eq!(scene.fetches(), 2);
-    assert!(matches!(scene.admit(&good).await, Err(Denied::Unproven(_))), "it is no longer published");
+    assert!(matches!(scene.admit(&good).await, Err(Denied::Unproven(_))), "the key is no longer published");
     scene.admit(&token(&next, "k2", &claims())).await.unwrap();
 }
 
@@ -234,7 +234,7 @@ async fn without_keys_all_callers_are_rejected_temporarily() {
     for _ in 0..5 {
         assert!(matches!(scene.admit(&good).await, Err(Denied::Unknown(_))));
     }
-    assert_eq!(scene.fetches(), 1, "an unavailable source is polled at an interval");
+    assert_eq!(scene.fetches(), 1, "the keys are fetched at most once per minimum interval");
     *scene.publisher.keys.lock().unwrap() = Ok(scene.google.published.clone());
     scene.clock.advance(Span::from_secs(61));
     scene.admit(&good).await.unwrap();

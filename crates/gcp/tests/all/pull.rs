@@ -43,7 +43,7 @@ impl DeadLetters for Parks {
 
 /// Google's client waits for up to a minute after several failed attempts to connect.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscriber_connects_soon_after_an_outage() {
+async fn a_subscriber_connects_within_six_seconds_after_an_outage() {
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let (sender, mut parked) = unbounded_channel();

@@ -24,7 +24,7 @@ fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &
 }
 
 #[tokio::test]
-async fn a_create_states_whether_it_wrote_the_object_even_after_a_lost_response() {
+async fn a_create_reports_the_correct_result_after_failed_requests_and_lost_responses() {
     let body = Bytes::from_static(b"a record with a nonce");
     let table = [
         (FaultKind::Refuse(503), "created"),
@@ -81,7 +81,7 @@ async fn a_rate_limited_name_is_read_back() {
 }
 
 #[tokio::test]
-async fn a_create_of_a_taken_name_may_return_403_to_an_account_that_must_not_overwrite() {
+async fn a_create_that_returns_403_for_a_taken_name_reports_that_the_name_exists() {
     let standin = standin(Duration::ZERO).await;
     let store = store(&standin);
     standin.put(BUCKET, "name", "first");
@@ -95,7 +95,7 @@ async fn a_create_of_a_taken_name_may_return_403_to_an_account_that_must_not_ove
 }
 
 #[tokio::test]
-async fn an_absent_name_is_recognized_behind_an_empty_page() {
+async fn an_absent_name_is_recognized_although_the_first_page_is_empty() {
     let standin = standin(Duration::ZERO).await;
     let store = store(&standin);
     standin.put(BUCKET, "kept", "x");

@@ -76,7 +76,7 @@ async fn unread_bytes_are_verified_too() {
 }
 
 #[tokio::test]
-async fn a_failing_reader_is_an_error_rather_than_corruption() {
+async fn a_failing_reader_is_reported_as_an_error_and_not_as_corruption() {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
     let object = artefacts.put(&logs_id(), "log", body("text")).await.unwrap();
     let committed = artefacts.commit(&logs_id(), vec![object.clone()]).await.unwrap();
@@ -116,7 +116,7 @@ async fn reading_an_attempt_returns_only_its_logs() {
 }
 
 #[tokio::test]
-async fn a_missing_or_replaced_manifest_is_corruption() {
+async fn a_missing_or_replaced_manifest_is_reported_as_corruption() {
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());
     let logs = two_attempts(&artefacts).await;
@@ -124,7 +124,7 @@ async fn a_missing_or_replaced_manifest_is_corruption() {
     assert_eq!(read(&logs).await.unwrap().len(), 1);
 
     let other = Logs { sha256: Digest::of(b"another manifest").sha256, ..logs.clone() };
-    assert_eq!(damaged(read(&other).await).1, "the manifest is not the one that was committed");
+    assert_eq!(damaged(read(&other).await).1, "the manifest differs from the committed manifest");
     store.remove(&logs.manifest).await.unwrap();
     assert_eq!(damaged(read(&logs).await), (logs.manifest, "the manifest is missing".into()));
 }

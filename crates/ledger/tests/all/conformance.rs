@@ -121,7 +121,7 @@ async fn a_successful_write_is_recognized_despite_a_reported_error() {
         let (first, rival) = (ours.load(&run).await.unwrap(), theirs.load(&run).await.unwrap());
         store.lose.store(true, Ordering::Relaxed);
         let loaded = ours.append(first, entry(), now).await.unwrap();
-        assert_eq!(loaded.records().len(), 1, "the ledger recognises its own record");
+        assert_eq!(loaded.records().len(), 1, "the ledger recognizes its own record");
         let lost = theirs.append(rival, entry(), now).await;
         assert!(matches!(lost, Err(AppendError::Conflict { .. } | AppendError::Ledger(_))), "{lost:?}");
         assert_eq!(ours.load(&run).await.unwrap().records()[0].nonce, "ours");

@@ -70,7 +70,7 @@ fn a_check_is_skipped_if_its_needed_check_did_not_pass() {
         // `c` needs `b`, which is also skipped.
         let mut book = ready(with_checks(&["", "a", "b"]));
         feed(&mut book, A, measured());
-        assert!(!book.state.skipped(B), "a result before the verdict is rejected");
+        assert!(!book.state.skipped(B), "a check is not skipped before the verdict of its needed check");
         feed(&mut book, A, [verdict(failed)]);
         assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
         assert!(book.state.skipped(B) && book.state.skipped(C));
@@ -98,7 +98,7 @@ fn a_failed_job_fails_its_check_and_the_run_but_not_the_next_check() {
 
 /// Another job needs the nodes during the second of three checks.
 #[test]
-fn a_run_that_yields_starts_no_further_job_and_keeps_a_fail() {
+fn a_run_that_yields_starts_no_further_job_and_keeps_a_fail_verdict() {
     for (verdict_of_first, expected) in [(Verdict::Pass, None), (Verdict::Fail, Some(Verdict::Fail))] {
         let mut book = ready(with_checks(&["", "", ""]));
         feed(&mut book, A, measured());
@@ -252,7 +252,7 @@ fn all_searches_of_a_run_share_its_maximum_of_drained_nodes() {
 }
 
 #[test]
-fn a_node_that_two_searches_drain_counts_once() {
+fn a_node_that_two_searches_drain_counts_once_toward_the_maximum() {
     let mut book = ready(draining(3));
     failed_check(&mut book, A);
     feed(&mut book, A, [drained(&["n1"])]);

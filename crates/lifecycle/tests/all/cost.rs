@@ -67,7 +67,7 @@ fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
     // A budget of 20 EUR covers ten minutes, including the grace period for the release.
     let seconds = 600 - grace.0.as_secs() - 120;
     book.tick(seconds - 1);
-    assert!(stop <= book.now + Span::from_secs(1), "the conductor is woken at that time");
+    assert!(stop <= book.now + Span::from_secs(1), "the next evaluation is due when the run must stop");
     assert!(book.state.settled.is_none());
     book.tick(1);
     assert!(

@@ -5,8 +5,8 @@ use lifecycle::{fold, wake};
 use model::*;
 use proptest::prelude::*;
 
-/// A workflow with a single benchmark or several checks, and facts in any order and number, each up to three times, of any of
-/// three attempts and checks, with time passing between them.
+/// A workflow with a single benchmark or several checks, then up to 40 expected facts in order and up to 60 random facts, for any of three
+/// attempts and checks, with time passing between them.
 fn noise() -> impl Strategy<Value = Noise> {
     let fact = 0..every_fact().len();
     let number = prop_oneof![3 => Just(1u32), 1 => 2..=3u32];
@@ -18,7 +18,7 @@ fn noise() -> impl Strategy<Value = Noise> {
         Just(with_checks(&["", "", "a"])),
         Just(Workflow { locate: Some(Locate::default()), ..with_checks(&["", "a", ""]) }),
     ];
-    // A run with several checks advances only with mostly expected facts.
+    // Without a sequence of expected facts, a run with several checks would not advance.
     let expected = prop::collection::vec((0..happy().len() - 1, 0..3u16), 0..40).prop_map(|picks| {
         let at = |fact: &Fact| every_fact().iter().position(|other| other == fact).expect("a known fact");
         let (facts, mut picks) = (happy(), picks);
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn no_fact_panics_and_replay_results_in_the_same_state(noise in noise()) {
+    fn no_fact_causes_a_panic_and_a_replay_results_in_the_same_state(noise in noise()) {
         let book = drive(&noise);
         let folded = fold(&book.records).unwrap();
         prop_assert_eq!(&folded, &book.state);
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn no_state_is_stuck(noise in noise()) {
+    fn an_unfinished_run_has_a_pending_command_or_a_wake_time(noise in noise()) {
         let book = drive(&noise);
         let idle = book.owes().is_empty();
         let waits = wake(&book.state, book.now).is_some();
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lease_is_never_lost_and_never_doubled(noise in noise()) {
+    fn a_lease_is_never_lost_or_duplicated(noise in noise()) {
         let book = drive(&noise);
         // At most one cluster is requested at a time: that of the current attempt.
         let wanted = book.state.leases.keys().filter(|attempt| book.state.needs_lease(**attempt)).count();

@@ -25,7 +25,7 @@ fn settled(book: &mut Book) -> Option<Conclusion> {
 }
 
 #[test]
-fn rounds_follow_each_other_until_the_time_has_passed() {
+fn rounds_are_repeated_until_the_duration_of_the_soak_has_passed() {
     let mut book = ready(soak(300));
     for round in 0..2 {
         check(&mut book, 2 * round, Verdict::Pass);
@@ -33,7 +33,11 @@ fn rounds_follow_each_other_until_the_time_has_passed() {
         assert_eq!(book.owes(), [format!("job.c{}a1.start", 2 * round + 3)], "only the next job is owed");
     }
     check(&mut book, 4, Verdict::Pass);
-    assert_eq!(book.owes(), ["job.c6a1.start"], "a round is finished even if the time has passed");
+    assert_eq!(
+        book.owes(),
+        ["job.c6a1.start"],
+        "a round is finished even if the duration of the soak has passed"
+    );
     check(&mut book, 5, Verdict::Pass);
     let progress = book.state.soak.unwrap();
     assert_eq!((progress.rounds, progress.ended.map(|(_, end)| end)), (3, Some(SoakEnd::TimePassed)));
@@ -190,7 +194,7 @@ fn the_judge_gets_the_earlier_rounds_of_its_check_without_the_warm_up() {
 }
 
 #[test]
-fn a_name_with_a_number_is_a_round() {
+fn a_check_name_with_a_number_selects_a_round() {
     let mut book = ready(soak(300));
     check(&mut book, 0, Verdict::Pass);
     check(&mut book, 1, Verdict::Pass);

@@ -126,13 +126,13 @@ fn a_silent_stage_is_polled_before_its_timeout() {
 }
 
 #[test]
-fn after_an_outage_a_late_result_counts_although_the_limit_has_passed() {
+fn after_an_outage_a_late_result_is_accepted_although_the_limit_has_passed() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.job.accepted.v1");
     book.tick(100_000);
     assert_eq!(book.owes(), ["job.1.observe"]);
     book.feed(1, job_done());
-    assert_eq!(book.owes(), ["logs.1.start"], "a late completion counts before the timeout is recorded");
+    assert_eq!(book.owes(), ["logs.1.start"], "a late completion is accepted before the timeout is recorded");
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_search_ends_before_its_limit_and_before_the_lease() {
     assert_eq!(ends(short).0, std::time::Duration::from_secs(600) - grace);
 }
 
-/// Every state of a successful run with every fact: a reviewed table of the whole behaviour.
+/// Every state of a successful run with every fact: a reviewed table of the complete behavior.
 #[test]
 fn every_fact_has_its_reviewed_effect_in_every_stage() {
     let mut table = String::new();

@@ -70,7 +70,7 @@ impl Lint<'_> {
             Ok(regex) if regex.is_match("") => {
                 self.add(
                     field,
-                    "matches an empty line, so that it matches every line; require a word of the program",
+                    "matches an empty line and therefore every line; require a word that the program prints",
                 );
                 None
             }
@@ -154,7 +154,7 @@ impl Lint<'_> {
         }
         if declaration.end.is_none() && declaration.json.is_none() {
             let message = if declaration.must_see.is_empty() {
-                "is missing: a cut log could not be distinguished from a whole one; state the line that the program prints last"
+                "is missing: a truncated log could not be distinguished from a complete log; state the line that the program prints last"
             } else {
                 "is missing: `must_see` may match before the last value; state the line that the program prints last"
             };

@@ -52,7 +52,7 @@ fn groups_become_subjects_and_labels() {
 fn a_cut_log_is_never_complete() {
     for length in 0..LOG.len() {
         let reading = read(&declaration(), &LOG[..length]);
-        // Only the line feed at the end is missing.
+        // At this length only the final line feed is missing, so the log is complete.
         assert!(
             length == LOG.len() - 1 || reading.ended != LogEnd::Complete,
             "the log cut at byte {length} is complete"
@@ -60,7 +60,7 @@ fn a_cut_log_is_never_complete() {
         for metric in &reading.metrics {
             assert!(
                 read(&declaration(), LOG).metrics.contains(metric),
-                "the log cut at byte {length} has another metric"
+                "the log cut at byte {length} has a metric that the whole log lacks"
             );
         }
     }

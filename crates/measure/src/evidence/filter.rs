@@ -126,7 +126,7 @@ impl<R: Read> EvidenceFilter<R> {
         self.complete(&bytes[..end]);
         bytes.drain(..end);
         if bytes.len() > LINE {
-            // Lines of evidence are shorter.
+            // A line longer than `LINE` is not evidence: pass it on unchanged.
             self.pass(&bytes);
             self.is_inside_line = true;
             bytes.clear();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_evidence_are_removed_and_line_numbers_stay() {
+    fn lines_of_evidence_are_removed_and_line_numbers_do_not_change() {
         let log = "first\n0: burnin evidence: n1 before end complete\n0: second\n\
                    burnin evidence: n1 after end complete\nburnin evidence: n1 after end complete";
         for size in [1, 7, 4096] {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_hosts_are_kept_and_their_lines_removed() {
+    fn the_node_of_each_host_is_stored_and_its_line_is_removed() {
         let log = "burnin host: pod-0 n1\r\n2: burnin host: pod-1 n2\nburnin host: pod-2 n3 and more\n\
                    # burnin host: pod-4 n5\nburnin hosts\nburnin host: one n6\nburnin host: one n7\n";
         let mut filter = EvidenceFilter::new(Pieces(log.as_bytes(), 5));

@@ -105,7 +105,7 @@ impl<'a> KernelLog<'a> {
         }
     }
 
-    /// More faults were found than printed, and all printed ones are absent from the earlier log.
+    /// Reason if fault lines were omitted: more faults were found than printed, and no printed fault is in the earlier log.
     fn cut(&self, earlier: &Self) -> Option<String> {
         let (printed, found) = self.stated("faults ")?.split_once(" of ")?;
         let (printed, found): (usize, usize) = (printed.parse().ok()?, found.trim().parse().ok()?);
@@ -118,7 +118,7 @@ impl<'a> KernelLog<'a> {
     /// Adds the findings of lines that the earlier log does not have.
     pub fn compare(&self, earlier: &Self, gpus: &Gpus, changes: &mut Changes) {
         let is_new = self.is_new(earlier);
-        // Earlier lines name the serial numbers of the GPUs.
+        // Parse all lines, because earlier lines contain the serial numbers of the GPUs.
         let text: String = self.lines.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect();
         let Some(format) = format("kernel-log") else { return };
         let Ok(reading) = read_as(format, text.as_bytes()) else { return };

@@ -1,7 +1,7 @@
 //! NVLinks: lines of `nvidia-smi nvlink -s` that are inactive, and of `nvidia-smi nvlink -e` with counts other than 0.
 //!
-//! The lines of active links and of counters are those of driver 580.159 on two H100. A GPU all of whose links are inactive has the
-//! line `Unable to retrieve NVLink information as all links are inActive` instead (leptonai/gpud, issue 1085), or with `inactive`
+//! The lines of active links and of counters are those of driver 580.159 on two H100. For a GPU whose links are all inactive, nvidia-smi
+//! prints `Unable to retrieve NVLink information as all links are inActive` instead (leptonai/gpud, issue 1085), or with `inactive`
 //! (Azure/azurehpc-health-checks, test/data/bad_nvlink_status.txt).
 
 use std::collections::{BTreeMap, BTreeSet};

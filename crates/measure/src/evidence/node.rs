@@ -100,7 +100,7 @@ impl<'a> Snapshot<'a> {
             return None;
         }
         if !sources.is_complete() {
-            missing.push(format!("evidence {moment} the job, which ended without it"));
+            missing.push(format!("evidence {moment} the job: the probe did not print its last line"));
             return None;
         }
         let mut state = |what: &str, why: String| missing.push(format!("{what} {moment} the job: {why}"));
@@ -194,7 +194,7 @@ fn compare_settings(before: &Sources, after: &Sources, changes: &mut Changes) {
 pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     let name: Arc<str> = node.into();
     let mut missing = Vec::new();
-    // Logs of older versions have the version of NCCL among the settings.
+    // Logs of older versions contain the NCCL version in the settings.
     let settings = SETTINGS.into_iter().flat_map(|source| lines.before.of(source));
     let settings: BTreeMap<_, _> = settings.filter_map(|line| line.text.split_once('=')).collect();
     // The settings name each RDMA device, as `infiniband/mlx5_0/fw_ver`. The lines of a port that could not be read are absent.
@@ -215,7 +215,7 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
         }
         if before.gpus.is_some() && after.gpus.is_none() {
             let first = lines.after.of("gpus").first().map_or(0, |line| line.number);
-            let text = "nvidia-smi printed the GPUs before the job, and not after it";
+            let text = "nvidia-smi listed GPUs before the job and none after it";
             changes.add("SMI_ERROR", Severity::Unknown, Subject::default(), text, first);
         }
     }

@@ -1,9 +1,9 @@
-//! Packets that GPUs sent again over PCIe: `nvidia-smi pci --getErrorCounters`, as printed by driver 580.159 on an H200. Counters of 0
-//! are not printed.
+//! PCIe packets that GPUs retransmitted: `nvidia-smi pci --getErrorCounters`, as printed by driver 580.159 on an H200. Counters of 0 are
+//! not printed.
 //!
-//! A link corrects errors by sending packets again, at the cost of speed. NVIDIA recommends at most 8 replays a minute
-//! (`DCGM_LIMIT_MAX_PCIREPLAY_RATE`, DCGM, `dcgmlib/dcgm_gpu_hardware_limits.h`). After several replays of one packet without success the
-//! link is trained again, which the counter of rollovers records.
+//! A link corrects errors by retransmitting packets, at the cost of speed. NVIDIA recommends at most 8 replays a minute
+//! (`DCGM_LIMIT_MAX_PCIREPLAY_RATE`, DCGM, `dcgmlib/dcgm_gpu_hardware_limits.h`). After several failed replays of one packet the link is
+//! retrained, and the rollover counter rises.
 
 use std::collections::BTreeMap;
 
@@ -53,13 +53,11 @@ impl Replays {
             let subject = || gpus.rows.get(gpu).map_or_else(|| Subject::gpu(*gpu), |row| row.subject(*gpu));
             let text = match name.as_str() {
                 "REPLAY_COUNTER" if rise > REPLAYS_PER_MINUTE * minutes => format!(
-                    "{rise} packets were sent again over PCIe during the job, {} a minute; expected at most {REPLAYS_PER_MINUTE}",
+                    "{rise} packets were retransmitted over PCIe during the job, {} a minute; expected at most {REPLAYS_PER_MINUTE}",
                     rise / minutes
                 ),
                 "REPLAY_ROLLOVER_COUNTER" if rise > 0 => {
-                    format!(
-                        "the PCIe link was trained again {rise} times during the job, after repeated replays of a packet"
-                    )
+                    format!("PCIe link retrainings during the job, after failed replays of a packet: {rise}")
                 }
                 _ => continue,
             };

@@ -54,7 +54,7 @@ const SETTINGS: [&str; 8] = [
     "power.limit",
     "pcie.link.width.current",
 ];
-/// Value of `gpu_recovery_action` for a GPU that works. Others: `Reset`, `Reboot`, `Drain P2P`, `Drain and Reset`.
+/// Value of `gpu_recovery_action` for a GPU that needs no recovery. Others: `Reset`, `Reboot`, `Drain P2P`, `Drain and Reset`.
 const NO_RECOVERY: &str = "None";
 /// Bits of the throttle reasons that are findings.
 const THROTTLED: [(u64, &str, Severity); 4] = [
@@ -80,8 +80,8 @@ impl GpuRow {
         self.get(name)?.parse().ok()
     }
 
-    /// Whether the GPU works only with NVLinks. Cards for PCIe slots have links that need a bridge, which most hosts lack; they have
-    /// neither `SXM` in their name nor a state of the fabric.
+    /// Whether the GPU works only with NVLinks. Cards for PCIe slots have links that need a bridge, which most hosts lack. These cards have
+    /// neither `SXM` in their name nor a fabric state.
     pub fn needs_links(&self) -> bool {
         self.get("name").is_some_and(|name| name.contains("SXM")) || self.get("fabric.state").is_some()
     }
@@ -184,7 +184,7 @@ pub(super) fn compare(before: &Gpus, after: &Gpus, changes: &mut Changes) {
         let subject = || earlier.subject(*index);
         let uuid = earlier.get("uuid");
         let Some(later) = after.rows.values().find(|row| row.get("uuid") == uuid) else {
-            let text = "nvidia-smi lists the GPU before the job, and not after it";
+            let text = "nvidia-smi listed the GPU before the job but not after it";
             changes.add("GPU_LOST", Hardware, subject(), text, earlier.line);
             continue;
         };

@@ -68,10 +68,10 @@ impl Gather {
         }
     }
 
-    /// The position after the bracket that closes the document, if the line has it.
+    /// Position after the bracket that closes the document; `None` if the line does not contain this bracket.
     fn end(&mut self, line: &[u8]) -> Option<usize> {
-        // Most lines of a document have neither brackets nor backslashes: without branches for each byte, the quotes of many
-        // bytes are counted at once.
+        // Fast path: most lines of a document have neither brackets nor backslashes, so the quotes of many bytes are counted at once,
+        // without a branch for each byte.
         let (quotes, others) = line.iter().fold((0_u8, false), |(quotes, others), byte| {
             // True for `{`, `}`, `[`, `]`, `\`, and for the rare `|`.
             let other = (byte | 0x20).wrapping_sub(b'{') < 3;

@@ -56,7 +56,7 @@ impl Out {
         parts: &[&str],
         unit: Option<&str>,
     ) -> (Arc<str>, Arc<str>) {
-        // The texts of the registry are counted even if others replace them.
+        // Count the memory of the registry's texts even if other texts replace them.
         let (mut name, mut shared) = (self.name(known.name), self.name(known.unit));
         let part = parts.first().copied().unwrap_or_default();
         match kind {

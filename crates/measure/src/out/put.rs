@@ -94,7 +94,7 @@ impl Put<'_> {
 
     /// Adds the metric without a value, with the program's reason.
     pub(crate) fn unmeasurable(self, reason: impl Display, line: u64) {
-        self.set(|metric| metric.unmeasurable = Some(beginning(reason.to_string().trim()).to_owned()))
+        self.set(|metric| metric.unmeasurable = Some(beginning(reason.to_string().trim()).into()))
             .finish(line);
     }
 

@@ -127,7 +127,7 @@ fn healthy_gpus_under_load_have_no_finding() {
 }
 
 #[test]
-fn counters_that_a_gpu_does_not_print_are_missing() {
+fn counters_that_a_gpu_does_not_print_are_reported_as_missing() {
     let mut capture = Capture::of("l40s-595");
     for row in [&mut capture.idle, &mut capture.load] {
         row.insert("ecc.errors.uncorrected.volatile.total".into(), "[N/A]".into());
@@ -143,7 +143,7 @@ fn counters_that_a_gpu_does_not_print_are_missing() {
 }
 
 #[test]
-fn a_recommended_recovery_is_found() {
+fn a_recommended_recovery_is_a_finding() {
     let mut capture = Capture::of("h100-590");
     for action in ["Reset", "Reboot", "Drain P2P", "Drain and Reset"] {
         capture.load.insert("gpu_recovery_action".into(), action.into());
@@ -167,7 +167,7 @@ fn nvlinks_are_read_in_the_spelling_of_each_driver() {
         let node = capture.evidence_with(&capture.links, &text);
         assert_eq!(codes(&node), [("NVLINK_DOWN", Severity::Hardware)], "{text}");
     }
-    // The output for an A10 is empty: complete for a card, missing for a GPU that works with NVLinks only.
+    // The output for an A10 is empty: complete for a card, missing for a GPU that requires NVLinks.
     let nothing = file("tests/captures/nvlink-a10.txt");
     assert_eq!(Capture::of("l40s-595").evidence(&nothing).missing, Vec::<String>::new());
     assert_eq!(capture.evidence(&nothing).missing.len(), 4, "states and errors, before and after");

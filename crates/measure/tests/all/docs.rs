@@ -18,7 +18,7 @@ regenerates it).
 - A value is returned exactly as printed, with the printed step as `resolution`, or not at all. A metric without a value has the
   program's reason in `unmeasurable`.
 - *Better* `none` is evidence: it is judged only by `floor`, `ceiling` and `equals` of the criteria, or if they state `better`; `exact` needs an expected value.
-- A part of a name in angle brackets stands for text of the program, such as the name of a test. Unit `printed` is the unit that
+- A part of a name in angle brackets is a placeholder for text of the program, such as the name of a test. Unit `printed` is the unit that
   the program prints: synonyms are normalized (`Gflop/s` is `GFLOP/s`), and any other unit is kept, which makes a judgement
   inconclusive. The same applies to a program that prints another unit than the listed one.
 - A metric or finding of a GPU has its serial number and bus id if the log lists the GPU with them.

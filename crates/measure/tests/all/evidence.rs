@@ -54,7 +54,7 @@ const GPU_0: &str = "node vm, gpu 0 (serial 1752624007694)";
 const GPU_1: &str = "node vm, gpu 1 (serial 1752624018157)";
 
 #[test]
-fn a_healthy_load_has_no_finding_and_states_clocks_temperature_and_power() {
+fn a_healthy_load_has_no_findings_and_clocks_temperature_and_power_are_recorded() {
     let node = node(&log("h100-load"));
     assert_eq!((node.node.as_str(), node.missing.len(), node.findings.len()), ("vm", 0, 0));
     let during: Vec<_> = node.gpus.iter().map(|gpu| gpu.during.clone().unwrap()).collect();
@@ -220,14 +220,14 @@ fn lost_lines_of_the_kernel_log_are_missing_evidence() {
     };
     let unchanged = probed(&lines(100, 102), &lines(100, 102));
     assert_eq!((gaps(&unchanged), unchanged.findings), (vec![], vec![]));
-    // The ring buffer lost old lines, and still has those from before the job.
+    // The ring buffer lost old lines, but still contains lines from before the job.
     let moved = probed(&lines(100, 105), &lines(103, 110));
     assert_eq!((gaps(&moved), moved.findings.len()), (vec![], 5));
     let overwritten = probed(&lines(100, 105), &lines(107, 110));
     let text = "kernel log during the job: its ring buffer was overwritten: the oldest line ([ 107.0]) is newer than the newest line \
                 before the job ([ 105.0])";
     assert_eq!((gaps(&overwritten), overwritten.findings.len()), (vec![text.to_owned()], 4));
-    // With more faults than are printed, the printed ones may or may not reach back to lines from before the job.
+    // More faults than are printed: in `many` the printed faults include faults from before the job, in `cut` they do not.
     let many = probed(&lines(100, 1300), &lines(100, 1310));
     assert_eq!((gaps(&many), many.findings.len()), (vec![], 10));
     let cut = probed(&lines(100, 102), &lines(100, 1310));
@@ -253,7 +253,11 @@ fn pending_and_failed_row_remaps_are_findings_even_if_older_than_the_job() {
     assert_eq!(failed, one("ROW_REMAP_FAILED", Severity::Hardware, GPU_1));
     let pending = always("16, 0, 0, 2, Yes, No, Completed");
     assert_eq!(pending, one("ROW_REMAP_PENDING", Severity::Unknown, GPU_1));
-    assert_eq!(always("16, 7, 0, 2, No, No, Completed"), [], "an old counter may be accepted");
+    assert_eq!(
+        always("16, 7, 0, 2, No, No, Completed"),
+        [],
+        "a counter that did not rise during the job is not a finding"
+    );
 }
 
 #[test]
@@ -329,7 +333,7 @@ fn pcie_replays_above_the_maximum_rate_are_findings() {
 }
 
 #[test]
-fn ports_and_pcie_errors_are_compared() {
+fn changed_ports_and_new_pcie_errors_are_findings() {
     let port = "/sys/class/infiniband/mlx5_3/ports/1";
     let both = |log: String, text: &str| {
         with_line(&with_line(&log, "before", "ports", text), "after", "ports", text)
@@ -374,7 +378,7 @@ fn unreadable_sources_are_reported_as_missing() {
     let expected = "kernel log after the job: dmesg: read kernel buffer failed: Operation not permitted";
     assert_eq!(missing(&restricted), [expected]);
     let killed = load.split("burnin evidence: vm after").next().unwrap();
-    assert_eq!(missing(killed), ["evidence after the job, which ended without it"]);
+    assert_eq!(missing(killed), ["evidence after the job: the probe did not print its last line"]);
     let begun: String =
         load.lines().filter(|line| !line.contains(" before ")).map(|line| line.to_owned() + "\n").collect();
     let late = format!("burnin evidence: vm before late it was not complete when the pairs began\n{begun}");
@@ -468,9 +472,9 @@ fn unreadable_ports_are_reported_as_missing() {
     assert_eq!(node(&refused).missing, [format!("ports after the job: {denied}")]);
 }
 
-/// The lines of the probe if a source has not ended in time.
+/// Lines of the probe after a source exceeded its timeout of 1.5 s.
 #[test]
-fn a_source_that_did_not_respond_in_time_is_reported_as_missing() {
+fn a_source_that_exceeds_its_timeout_is_reported_as_missing() {
     let load = log("h100-load");
     let late = |source: &str| -> Vec<String> {
         let mark = format!(" after {source} ");
@@ -504,7 +508,7 @@ fn a_source_that_did_not_respond_in_time_is_reported_as_missing() {
     assert_eq!(nccl.settings.get("iommu").map(String::as_str), Some("on"));
     let nccl = node(&with_line(&known, "before", "nccl", "nccl=2.28.9"));
     assert_eq!(nccl.settings.get("nccl").map(String::as_str), Some("2.28.9"));
-    // If the ports after the job are unknown, a port from before the job does not count as down.
+    // If the ports after the job are unknown, a port from before the job is not reported as down.
     let port = "/sys/class/infiniband/mlx5_3/ports/1";
     let mut up = with_line(&load, "before", "ports", &format!("{port}/state:4: ACTIVE"));
     up = with_line(&up, "before", "ports", &format!("{port}/rate:400 Gb/sec (4X NDR)"));

@@ -5,7 +5,7 @@
 pub(crate) fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)] {
     const VERSION: &str = "a version other than the program's own, which is in the environment of the run";
     const DERIVED: &str = "computed by the program from values that are read";
-    const PROGRESS: &str = "an intermediate value; the result of the program counts, and it is read";
+    const PROGRESS: &str = "an intermediate value; the final result is read";
     const SETTING: &str = "a setting of the command line, which the workflow states";
     const IDENTITY: &str = "the identity of a device; its index, serial number and bus id are read once";
     const USE: &str = "the use of a device at one moment, not a fault";
@@ -296,7 +296,10 @@ pub(crate) fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)
             (r"^(using world size|.*number of parameters|.*setting training).*", SETTING),
             (r"datetime: .*", "the time of a line"),
             (r"^ +File .*, line \d+.*", "the position of an error in a program"),
-            (r"^vm-(?<digits>\d\d-\d\d):", "the host of the process that prints the results of all"),
+            (
+                r"^vm-(?<digits>\d\d-\d\d):",
+                "the host of the process that prints the results of all processes",
+            ),
             (r"^vm-[\d-]+: +(\[|>|DeepSpeed|saving|\(min).*", "messages of DeepSpeed"),
         ],
         _ => &[],

@@ -268,7 +268,7 @@ fn a_value_whose_name_contains_the_unit_is_absent_with_another_unit() {
 const UNITS_WITHOUT_TEXT: [(&str, &str, &str); 4] = [
     ("hpl", "s", "the column is titled `Time`"),
     ("mdtest", "1/s", "the summary is titled `rate`"),
-    ("nvidia-smi", "generation", "the number of the generation alone"),
+    ("nvidia-smi", "generation", "only the number of the generation is printed"),
     ("nvidia-smi", "lanes", "`16x`; text other than a number with `x` has no value"),
 ];
 

@@ -72,7 +72,7 @@ const UNKNOWN_UNITS: [(&str, &str); 7] = [
     ("perftest", "unknown"),
 ];
 
-/// Criteria without `unit` judge every other value.
+/// Criteria without `unit` judge all values except those in the units of [`UNKNOWN_UNITS`].
 #[test]
 fn the_units_of_the_registry_and_of_the_samples_are_known() {
     let samples = samples();
@@ -179,8 +179,8 @@ fn every_file_of_the_samples_is_a_sample_of_a_format() {
     assert_eq!(files, samples().len());
 }
 
-/// Formats whose programs print no version and have none in the name of a sample. `tests/samples/README.md` states what their samples
-/// vary instead.
+/// Formats whose programs print no version and whose sample names contain none. `tests/samples/README.md` states what their samples vary
+/// instead.
 const WITHOUT_VERSION: [&str; 8] = [
     "bmf",
     "gemm",
@@ -222,7 +222,7 @@ fn every_parser_has_samples_of_two_versions() {
 }
 
 #[test]
-fn logs_of_nccl_tests_have_the_same_reading_as_from_the_crate_nccl() {
+fn the_reading_of_an_nccl_tests_log_equals_that_of_the_crate_nccl() {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl")];
     let mut count = 0;
     while let Some(folder) = folders.pop() {

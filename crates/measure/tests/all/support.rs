@@ -1,4 +1,4 @@
-//! The samples, and how they are read and printed.
+//! Helpers that load, read and print the samples.
 
 #![expect(clippy::disallowed_methods, reason = "tests read files")]
 
@@ -17,7 +17,7 @@ pub(crate) struct Sample {
     pub(crate) text: Vec<u8>,
 }
 
-/// The samples of a format, or of all of them.
+/// The samples of all formats.
 pub(crate) fn samples() -> Vec<Sample> {
     let mut samples = Vec::new();
     for format in FORMATS {

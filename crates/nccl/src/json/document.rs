@@ -19,7 +19,7 @@ pub(crate) struct JsonDocument {
     tables: Tables,
     /// Number of objects started.
     objects: u64,
-    /// Whether the times of a process exceeded the budget. Times of only some processes would identify the wrong one, and a mix of rows
+    /// Whether the times of a process exceeded the budget. Times of only some processes would identify the wrong process, and a mix of rows
     /// with and without times would be misleading.
     no_times: bool,
     problem: Option<&'static str>,
@@ -175,7 +175,7 @@ impl JsonDocument {
             u32::try_from(processes.checked_mul(threads)?.checked_mul(gpus)?).ok()
         });
         run.table.ranks = ranks.filter(|&ranks| ranks > 0);
-        // The list alone does not determine the number of ranks.
+        // The number of listed devices is not the number of ranks.
         run.ranks_missing = true;
         Ok(())
     }
@@ -206,7 +206,7 @@ impl JsonDocument {
             return end;
         };
         if end.is_err() {
-            // The file ends inside the row: times of only some processes would identify the wrong one.
+            // The file ends inside the row: times of only some processes would identify the wrong process.
             self.tables.budget.give_back(budget::times(&times));
             times = ProcessTimes::default();
             for (half, placement) in

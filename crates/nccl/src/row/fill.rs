@@ -67,7 +67,7 @@ impl RowContext<'_> {
         Filled::Short(output_start.unwrap_or(line.len()))
     }
 
-    /// Parses one or both halves at the start of a line, also if other lines follow their left part.
+    /// Parses one or both halves at the start of a line. Other lines may separate the halves from their left part.
     pub(crate) fn resume(&self, partial: &mut Partial, line: &[u8], at: usize) -> Filled {
         let half = self.layout.half.len();
         let missing = partial.missing(self.layout) * half;

@@ -24,7 +24,7 @@ struct LastValue {
     value: CellValue,
     end: usize,
     joined: bool,
-    /// Width of its column, if known.
+    /// Width of the value's column, if known.
     pitch: Option<usize>,
 }
 

@@ -292,7 +292,7 @@ pub const PREFIXES: [&str; 20] = [
     "    ",
 ];
 
-/// Rows with debug output between their pieces, as one process prints both.
+/// Rows with debug output of the same process between their pieces.
 pub fn glued(format: &Format, host: &str, call: &str, hosts_known: bool) -> (String, Vec<Row>) {
     let mut log =
         "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 1 minBytes 8 maxBytes 64\n# Using devices\n"

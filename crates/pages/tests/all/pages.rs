@@ -17,7 +17,7 @@ async fn the_overview_escapes_systems_and_runs() {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert!(!page.contains("<script>alert") && page.contains("&lt;script&gt;alert"));
-    // A workflow with problems is red, with every problem, and cannot be started.
+    // A workflow file with errors is shown in red with all its errors, and the workflow cannot be started.
     for text in [
         "<b>bad</b> cannot be started:",
         "<li>bad.yaml:1:1: ",
@@ -38,7 +38,7 @@ async fn the_overview_escapes_systems_and_runs() {
 }
 
 #[tokio::test]
-async fn missing_pages_are_reported() {
+async fn invalid_queries_and_absent_pages_return_an_error_status() {
     let pages = pages(2).await;
     for (path, expected) in [
         ("/?verdict=maybe", 400),
@@ -60,9 +60,9 @@ async fn missing_pages_are_reported() {
     assert_eq!(get(&pages, "/compare").await.0, 200);
 }
 
-/// The limit is generous, because a page that reads every ledger again would take many times as long.
+/// The limit of 2 s is generous, because a page that reads every ledger again would take many times as long.
 #[tokio::test]
-async fn the_overview_stays_small_and_fast_with_many_runs() {
+async fn the_overview_of_2000_runs_keeps_its_limits_of_size_and_time() {
     let pages = pages(2000).await;
     let (status, _, first) = get(&pages, "/").await;
     assert_eq!(status, 200);
@@ -147,7 +147,7 @@ async fn nodes_have_their_states_with_dates_and_evidence() {
     assert!(none.contains("No judged run measured a node of an existing cluster named none"), "{none}");
 }
 
-/// A store with a run on n0 and n1 that drained n1, an older run that passed, and then `later` runs on n0 alone.
+/// A store with a run on n0 and n1 that drained n1, an older run that passed, and then `later` runs only on n0.
 async fn drained_and_then(later: i64) -> Arc<dyn Store> {
     use model::{Cluster, Drained, Fact, Locate, Node, SuspectNode, Suspects, Timestamp, Verdict, Workflow};
     use test_support::good_run::{cluster, job_done, logs, verdict, workflow};
@@ -235,7 +235,7 @@ async fn the_suspects_of_a_verdict_are_those_of_its_record() {
     let stored = serde_json::json!({
         "schema": "burnin/verdict/v1", "verdict": "fail", "reasons": [], "suspects": all, "criteria": "c", "judged_by": {"metrics": []},
     });
-    // A full list, and the empty one of an earlier version.
+    // The record has the maximum of 100 suspects, or none because an earlier version wrote it.
     for count in [100, 0] {
         let found = states(count, Some(stored.clone())).await;
         assert_eq!(found.len(), 120, "all suspects are listed with {count} in the record");
@@ -244,7 +244,7 @@ async fn the_suspects_of_a_verdict_are_those_of_its_record() {
 }
 
 #[tokio::test]
-async fn runs_with_results_against_nodes_are_read_beyond_the_limit() {
+async fn runs_with_evidence_against_nodes_are_read_beyond_the_limit() {
     use model::{RunId, Verdict};
     use run_index::NodeState;
 
@@ -259,7 +259,7 @@ async fn runs_with_results_against_nodes_are_read_beyond_the_limit() {
     assert_eq!(found, expected);
     // Two of the six older runs after the drain were read, because they might have returned the node.
     assert_eq!(older, 5);
-    // Summaries of an earlier version do not state which runs have results against nodes.
+    // Summaries of an earlier version do not state which runs have evidence against nodes.
     let store = drained_and_then(300).await;
     let view = dashboard_of(Arc::clone(&store)).view;
     let all = view.all().await.unwrap();
@@ -278,7 +278,7 @@ async fn runs_with_results_against_nodes_are_read_beyond_the_limit() {
         store.create(&name, serde_json::to_vec(&segment).unwrap().into()).await.unwrap();
     }
     assert_eq!(states(&store, 2).await.0, expected);
-    // A run that passed on the node beyond the limit returned it.
+    // A passed run on the node, beyond the limit, returned the node to service.
     let returned = drained_and_then(0).await;
     let now = SystemClock.now().as_millis();
     let cluster = |names: &[&str]| model::Cluster {

@@ -53,7 +53,7 @@ async fn the_page_of_a_system_has_its_values_changes_and_runs() {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert!(!page.contains("<script>alert") && !page.contains("style="), "{page}");
-    // A shorter range; the change is at its first run, compared with the run before the range.
+    // In a shorter range, the change is at the first run, which is compared with the run before the range.
     let (_, _, week) = get(&pages, "/systems/nightly?days=7").await;
     assert!(week.contains("data-run=\"nightly-6\"") && !week.contains("data-run=\"nightly-7\""), "{week}");
     let (_, _, night) = get(&pages, &format!("/systems/nightly?night={}", today())).await;

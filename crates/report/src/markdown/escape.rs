@@ -23,9 +23,9 @@ pub fn escaped(raw: &str) -> String {
             '-' if safe.ends_with("GH") => safe.extend([c, BREAK]),
             '@' => safe.extend(['@', BREAK]),
             '#' => safe.extend(['\\', '#', BREAK]),
-            // Breaks `https://` and `:emoji:`.
+            // Prevents links (`https://`) and emoji (`:name:`).
             ':' if chars.peek().is_some_and(|next| *next != ' ') => safe.extend([':', BREAK]),
-            // Breaks `www.`.
+            // Prevents links that start with `www.`.
             '.' if safe.to_ascii_lowercase().ends_with("www") => safe.extend([BREAK, '.']),
             c => safe.push(c),
         }

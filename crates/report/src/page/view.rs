@@ -80,7 +80,7 @@ pub struct PageData<'a> {
     folder: &'a str,
     /// Curves of several logs.
     multiples: Option<Multiples>,
-    /// Metrics and findings of all logs; absent if the logs are about tables.
+    /// Metrics and findings of all logs; absent if no log has metrics or findings.
     metrics: Option<MetricsSection>,
     nothing: Vec<String>,
     tables: Vec<TableFigures>,
@@ -224,7 +224,7 @@ impl<'a> PageData<'a> {
     }
 }
 
-/// The subtitle up to the time of the request, and the parts from that time on.
+/// The subtitle before the time of the request; then this time, machine-readable and as text, and the rest of the subtitle.
 fn about(story: &Story<'_>) -> (String, Option<(String, String, String)>) {
     let about = words::about(story);
     let Some(at) = story.run.map(|run| run.state.requested_at) else { return (about, None) };
@@ -239,7 +239,7 @@ fn because(reason: &Reason) -> Because {
     Because { tone: reason.weighs.into(), code: reason.code.clone(), text: reason.text.clone() }
 }
 
-/// The logs, worst first; a series in its order.
+/// The logs, worst first; the logs of a series in time order.
 fn log_lines<'a>(story: &Story<'a>, logs: &[LogStory<'a>]) -> Vec<LogLine<'a>> {
     let summaries: Vec<_> = match story.series {
         _ if logs.is_empty() => Vec::new(),

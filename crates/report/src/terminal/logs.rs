@@ -16,8 +16,8 @@ use crate::{
 /// Minimum width of the text after a name.
 const FEWEST: usize = 30;
 
-/// Writes the logs by verdict and reason, worst first; a series in its order. Every log is listed, because a failed log
-/// that is left out would have to be found by hand.
+/// Writes the logs by verdict and reason, worst first; the logs of a series in time order. Every log is listed, because readers would have
+/// to search for an omitted failed log by hand.
 pub fn write(text_report: &mut TextReport, story: &Story<'_>) {
     let names = LogNames::of(story, text_report.width());
     if !names.folder.is_empty() {

@@ -18,7 +18,7 @@ const NAME: usize = 40;
 /// Minimum width of the column of the worst subject, in characters.
 const SUBJECT: usize = 12;
 
-/// Writes the section within `room` rows, if the logs are about metrics.
+/// Writes the section within `room` rows, if a log has metrics or findings.
 pub fn write(text_report: &mut TextReport, story: &Story<'_>, room: usize) {
     // Findings and metrics share the rows; few findings leave more of them for metrics.
     let Some(all) = MetricsSection::of(story, room, FINDINGS.min(room / 2)) else { return };

@@ -48,7 +48,7 @@ fn costs(name: &str, logs: &Logs) -> Vec<(&'static str, usize)> {
 
 /// The report has 27 sizes, two placements and 205 runs of history.
 #[test]
-fn reports_of_a_usual_run_are_small_and_fast() {
+fn reports_of_a_usual_run_keep_their_limits_of_size_and_time() {
     let sizes = costs("usual", &bad());
     let html = sizes.iter().find(|(form, _)| *form == "html").expect("a page");
     assert!(html.1 < 200_000, "{} bytes", html.1);

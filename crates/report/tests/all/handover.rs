@@ -28,7 +28,7 @@ fn section<'a>(text: &'a str, title: &str) -> &'a str {
 fn the_measured_values_are_listed_with_the_serial_numbers_of_their_devices() {
     let workflow = workflow();
     let mut reading = reading(&workflow);
-    // nccl-tests counts the GPUs of n0 in a different order than the driver: the bus id decides.
+    // nccl-tests counts the GPUs of n0 in a different order than the driver: the bus id identifies each device.
     (reading.tables[0].devices[0].device, reading.tables[0].devices[0].bus_id) =
         (Some(0), Some("0000:1c:00".to_owned()));
     reading.evidence = vec![
@@ -147,7 +147,7 @@ fn a_device_that_a_pod_names_is_listed_once() {
 }
 
 #[test]
-fn a_run_without_a_log_states_that_no_measurement_was_recorded() {
+fn the_document_of_a_run_without_a_log_states_that_no_measurement_was_recorded() {
     let run = crate::support::cancelled();
     let text = handover(&[run.story()]);
     assert!(section(&text, "Measured").contains("No measurement was recorded."), "{text}");

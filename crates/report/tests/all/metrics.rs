@@ -75,7 +75,7 @@ fn metric(name: &str, better: Better, node: &str, value: Option<f64>) -> Metric 
         labels: Default::default(),
         value,
         resolution: None,
-        unmeasurable: value.is_none().then(|| "Waived".to_owned()),
+        unmeasurable: value.is_none().then(|| "Waived".into()),
         line: 7,
     }
 }

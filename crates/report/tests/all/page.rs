@@ -1,4 +1,4 @@
-//! The page: complete, safe, small, fast.
+//! The page has all content, escapes external text, and keeps its limits of size and time.
 
 #![expect(clippy::disallowed_methods, reason = "a test may read the clock")]
 
@@ -8,7 +8,7 @@ use crate::support::{Run, cancelled, good, reading, slow, unbuilt, whole, workfl
 use model::*;
 use report::html;
 
-/// Maximum size and time of a page. A quickstart run's page needs a tenth of both.
+/// Maximum size and time of a page. The page of a quickstart run needs a tenth of each limit.
 const BYTES: usize = 300_000;
 const TIME: Duration = Duration::from_millis(50);
 
@@ -57,7 +57,7 @@ fn every_kind_of_run_has_a_page() {
 }
 
 #[test]
-fn external_text_is_harmless() {
+fn external_text_is_escaped_on_the_page() {
     let hostile = "<script>alert(1)</script>\"'><img src=x onerror=y>\u{1b}[31m\0\u{202e}&\u{2066}";
     let mut workflow = workflow();
     workflow.name = hostile.into();
@@ -91,7 +91,7 @@ fn external_text_is_harmless() {
 }
 
 #[test]
-fn a_page_is_small_and_fast() {
+fn a_page_keeps_its_limits_of_size_and_time() {
     for (name, run) in [("quickstart", good()), ("8 B to 16 GiB", crate::support::long())] {
         drop(html(&run.story()));
         let start = Instant::now();

@@ -13,7 +13,7 @@ const RUNS: usize = 10_000;
 #[ignore = "prints times"]
 async fn lists_of_ten_thousand_closed_runs_are_timed() {
     let folder = tempfile::tempdir().unwrap();
-    // The ledgers are created in memory, and then written as files without a wait for the disk.
+    // The ledgers are created in memory, and then written as files without syncing each file to the disk.
     let made: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let records = ledger(Arc::clone(&made));
     let mut files = 0;

@@ -74,7 +74,7 @@ async fn each_run_is_on_one_page_even_if_runs_begin_between_pages() {
 }
 
 #[tokio::test]
-async fn a_run_must_match_every_filter() {
+async fn only_runs_that_match_every_filter_are_listed() {
     let world = IndexedLedger::with(0..60).await;
     let view = world.view();
     let count = async |wanted: RunFilter| {
@@ -104,7 +104,7 @@ async fn a_closed_run_is_folded_only_once() {
     let page = first.page(&wanted).await.unwrap();
     let (reads, _) = world.counting.asked();
     assert!(reads >= 3 * 1001, "the first request folds all runs: {reads}");
-    // Warm, without changes: one list of the open runs, and for each of them one check for its next record.
+    // A warm index without changes sends one list request for the open runs, and for each open run one read of its next record.
     world.clock.advance(Span::from_secs(2));
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(world.counting.asked(), (11, 1));
@@ -145,7 +145,7 @@ async fn other_runs_are_listed_despite_damaged_segments_and_ledgers() {
 }
 
 #[tokio::test]
-async fn a_run_is_followed_from_any_record_to_its_end() {
+async fn a_follower_receives_every_later_record_of_a_run_until_the_run_is_closed() {
     let world = IndexedLedger::new();
     let (ledger, view) = (ledger(Arc::clone(&world.store)), world.view());
     let following = view.follow(run(7), 0);

@@ -18,7 +18,7 @@ struct Meters {
 }
 
 fn meters() -> Meters {
-    // Looked up at each use: an exporter may be installed later, and the library caches meters by name.
+    // The meter is looked up at each use: an exporter may be installed later, and the library caches meters by name.
     let meter = global::meter("burnin");
     Meters {
         process: meter.f64_histogram("messaging.process.duration").with_unit("s").build(),

@@ -59,7 +59,7 @@ async fn an_event_is_redelivered_until_it_is_handled() {
     let event = event();
     assert!(!bus.is_in_memory(event.id()));
     bus.publish(event.clone()).await.unwrap();
-    assert!(bus.is_in_memory(event.id()), "the event is lost with this process");
+    assert!(bus.is_in_memory(event.id()), "the unhandled event exists only in this process");
     for expected in 0..3 {
         let delivery = loop {
             tokio::select! {

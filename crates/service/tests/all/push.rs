@@ -160,7 +160,7 @@ async fn post(answer: Disposition, body: impl Into<Body>) -> (StatusCode, Vec<St
 }
 
 #[test]
-fn a_cloud_build_notification_is_an_event_of_its_build() {
+fn a_cloud_build_notification_is_decoded_as_an_event_of_its_build() {
     let build = json!({"id": "b-1", "status": "WORKING", "tags": ["x"]});
     let attributes = json!({"buildId": "b-1", "status": "WORKING"});
     let read =
@@ -236,7 +236,7 @@ async fn ask(method: &str, path: &str, chore: Result<(), String>) -> (StatusCode
 }
 
 #[tokio::test]
-async fn a_failed_periodic_task_is_requested_again() {
+async fn a_failed_periodic_task_is_answered_with_503() {
     assert_eq!(ask("POST", "/chores/sweep", Ok(())).await.0, StatusCode::NO_CONTENT);
     assert_eq!(ask("POST", "/chores/sweep", Err("later".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(ask("POST", "/chores/sweep", Err("panic".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);

@@ -74,8 +74,8 @@ fn sound(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     }
 }
 
-/// Once the rest of the budget covers only the release of the cluster, the first entry without an event is the end of the run,
-/// or of the search for bad nodes if no check is left.
+/// The first entry without an event must end the run, or the search for bad nodes if no check is left, once the remaining budget covers
+/// only the release of the cluster.
 fn budget(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     for (before, (_, record)) in run.states.iter().zip(run.records.iter().skip(1)) {
         let now = record.recorded_at;
@@ -129,7 +129,7 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
     });
     let closings: Vec<_> = closings.collect();
     if closings.len() > 1 {
-        wrong(TERMINAL, "it is closed twice".to_owned());
+        wrong(TERMINAL, "the run is closed twice".to_owned());
     }
     let Some((closed_at, conclusion)) = closings.first() else { return };
     let mut published = 0;
@@ -164,7 +164,8 @@ fn attempts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     for (_, record) in &run.records {
         let RecordEntry::AttemptOpened { stage, attempt, because } = &record.entry else { continue };
         if !matches!(because.class, Class::Infrastructure | Class::ClusterLost) || attempt.number > budget {
-            let what = format!("{id}: attempt {attempt} of the {stage} stage because of {because:?}");
+            let what =
+                format!("{id}: attempt {attempt} of the {stage} stage was opened because of {because:?}");
             found.push(Violation::new(RETRIES, what));
         }
     }
@@ -215,7 +216,7 @@ fn soak(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     }
 }
 
-/// Without faults, every run must reach its verdict. A simulator without successful runs is no evidence.
+/// Without faults, every run must reach its verdict. A simulation in which no run succeeds proves nothing about the invariants.
 fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
     if Fault::ALL.iter().any(|fault| evidence.scenario.faults.rate(*fault) > 0)
         || !evidence.scenario.crash_at.is_empty()
@@ -234,8 +235,8 @@ fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
 }
 
-/// The replay may record facts about clusters that were not recorded before: such facts count after the end of the
-/// run, because clusters still cost money, and the release of an absent cluster costs none.
+/// Whether the record accepts a fact about a cluster. The replay may record such facts even after the end of the run, because clusters
+/// still cost money; the release of an absent cluster is free.
 fn about_money(evidence: &RunFiles, record: &str) -> bool {
     let record = evidence.objects.get(record).and_then(|body| serde_json::from_slice::<Record>(body).ok());
     record.is_some_and(|record| match record.entry {

@@ -269,8 +269,7 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
             _ => {}
         }
         if let Some(run) = closings.get(&place) {
-            // A build that is reported as failed counts as ended; a cluster counts as deleted only when the provider
-            // confirms the deletion.
+            // A build that is reported as failed has ended; a cluster is deleted only when the provider confirms the deletion.
             let believed = |name: &str| evidence.lied_about(run) && !name.contains("-cluster-");
             for (name, _) in alive.iter().filter(|(name, other)| other == run && !believed(name)) {
                 found.push(Violation::new(CLOSED, format!("{run} is closed, but {name} exists")));
@@ -289,7 +288,7 @@ pub fn overstays(evidence: &RunFiles) -> Vec<(String, i64)> {
     for (at, happening) in &evidence.history {
         match happening {
             Happening::ClusterBegan { name, expires_at, .. } => {
-                // A cluster created after the end of its lease counts from its creation.
+                // The time of a cluster that is created after the end of its lease is measured from its creation.
                 ends.insert(name, expires_at.as_millis().max(*at));
             }
             Happening::ClusterEnded { name, .. } => {

@@ -121,7 +121,7 @@ impl ClusterProvider for SimClusters {
                     world.sleep(after).await;
                     let inner = &mut *world.inner();
                     inner.clouds.landing -= 1;
-                    // Not every provider records that a name was released before it was used.
+                    // Not every provider records the release of an unused name.
                     let late = inner.clouds.given_back.contains(&order.name);
                     if !late || inner.dice.once_in(2) {
                         inner.begin_cluster(&world, &order, late);

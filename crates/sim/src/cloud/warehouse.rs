@@ -96,7 +96,7 @@ impl Warehouse for SimWarehouse {
 
     async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
         let effect = |inner: &mut WorldState| Ok(inner.clouds.history.chosen(wanted));
-        let what = || format!("look up the past of {}", wanted.workflow);
+        let what = || format!("look up the earlier runs of {}", wanted.workflow);
         answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 

@@ -192,7 +192,10 @@ fn polls_never_block_the_lock_of_a_supervisor() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !matches!(world.builds.poll(&name).unwrap(), BuildState::Ended(_)) {
-                        assert!(began.elapsed().as_secs() < 5, "the supervisor did not get its lock");
+                        assert!(
+                            began.elapsed().as_secs() < 5,
+                            "the supervisor did not get its lock within 5 s"
+                        );
                     }
                 });
             }

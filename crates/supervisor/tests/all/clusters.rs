@@ -252,7 +252,7 @@ fn only_the_released_cluster_ends() {
 }
 
 #[test]
-fn a_second_release_has_its_own_confirmation() {
+fn a_second_release_is_confirmed_with_its_own_time() {
     let world = TestMachine::new();
     world.cluster("c", 1);
     let at = Timestamp::from_millis;
@@ -369,7 +369,7 @@ fn polls_never_block_a_nodes_lock() {
 fn wait_busily(mut done: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
     while !done() {
-        assert!(std::time::Instant::now() < until, "a node did not get its lock");
+        assert!(std::time::Instant::now() < until, "a node did not get its lock within 15 s");
     }
 }
 

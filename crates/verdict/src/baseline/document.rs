@@ -202,8 +202,8 @@ impl Baseline {
         self.offset(table, |point| point.region == Region::Plateau)
     }
 
-    /// Largest distance of a run's plateau from the median, relative. For baselines that do not state it, the
-    /// furthest fifth of the runs is ignored, because single outliers did not affect the baseline.
+    /// Largest distance of a run's plateau from the median, relative. If the baseline does not state this distance, it is computed without
+    /// the furthest fifth of the runs, because single outliers did not affect the baseline.
     #[must_use]
     pub fn repeatability(&self) -> f64 {
         self.repeats_within.unwrap_or_else(|| match self.levels.as_slice() {

@@ -124,7 +124,7 @@ pub struct Paired {
     pub baseline: Baseline,
     /// Levels of the metrics in all later runs, oldest first: one level for each of the baseline's fleets.
     pub earlier: Vec<Vec<Option<f64>>>,
-    /// Values of the run that too few earlier runs have, so that they cannot be learned; for display.
+    /// Values of the run that fewer earlier runs have than a baseline requires; for display.
     pub missing: Vec<String>,
 }
 

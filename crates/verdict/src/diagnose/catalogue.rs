@@ -185,8 +185,7 @@ pub const PHRASES: &[CausePhrase] = &[
     p("Caught signal 11", Sign::Crash),
 ];
 
-/// Whether a line sets an NCCL performance setting. Common settings that only select interfaces or increase
-/// the output do not count.
+/// Whether a line sets an NCCL performance setting. Common settings that only select interfaces or increase the output are excluded.
 pub fn is_tuning(line: &str) -> bool {
     const TUNING: [&str; 13] = [
         "NCCL_ALGO",

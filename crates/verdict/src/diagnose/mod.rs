@@ -1,8 +1,8 @@
 //! Named causes, each with the log lines that prove it.
 //!
-//! A diagnosis explains a verdict and never changes it. Measurements are judged without it, so a phrase with
-//! a different meaning in a new version of NCCL cannot fail a run, and a missing one cannot pass it. For a failed
-//! job, phrases decide whether the benchmark had started: only then is it a fail, otherwise inconclusive.
+//! A diagnosis explains a verdict and never changes it. Measurements are judged without it, so a phrase with a different meaning in a new
+//! version of NCCL cannot fail a run, and a missing one cannot pass it. For a failed job, phrases decide whether the benchmark had started:
+//! if it had started, the verdict is a fail, otherwise inconclusive.
 
 pub mod catalogue;
 mod cause;
@@ -167,7 +167,8 @@ fn structure(evidence: &RunEvidence<'_>) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     if tables.len() > 1 && tables.iter().all(|table| table.ranks == Some(1)) {
         let mut diagnosis = named(Cause::IndependentRuns, started());
-        diagnosis.text = format!("{} runs of one rank each. {}", tables.len(), diagnosis.text);
+        diagnosis.text =
+            format!("The log contains {} runs of one rank each. {}", tables.len(), diagnosis.text);
         return vec![diagnosis];
     }
     if let ([table], Some(cluster)) = (tables.as_slice(), evidence.cluster)

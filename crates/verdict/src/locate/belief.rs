@@ -86,19 +86,18 @@ impl Belief {
 
     /// Derives the probability of each set from the samples.
     ///
-    /// The neighbourhood of the most likely set is as probable as its fraction of the samples. This probability
-    /// is divided among the sets of the neighbourhood by their exact likelihoods: the sample frequencies alone
+    /// The neighborhood of the most likely set is as probable as its fraction of the samples. This probability
+    /// is divided among the sets of the neighborhood by their exact likelihoods: the sample frequencies alone
     /// are too coarse to end a search.
     fn weigh(&mut self) {
         let sampled = frequencies(&self.carried);
         let Some(likeliest) = self.likeliest(&sampled) else { return };
         let (near, far): (Vec<_>, Vec<_>) =
-            sampled.into_iter().partition(|(bad, _)| neighbours(bad, &likeliest));
-        let neighbourhood: f64 = near.iter().map(|(_, fraction)| fraction).sum();
+            sampled.into_iter().partition(|(bad, _)| neighbors(bad, &likeliest));
+        let neighborhood: f64 = near.iter().map(|(_, fraction)| fraction).sum();
         let likelihoods = self.around(&likeliest);
         let total: f64 = likelihoods.iter().map(|(_, likelihood)| likelihood).sum();
-        let exact =
-            likelihoods.into_iter().map(|(bad, likelihood)| (bad, likelihood / total * neighbourhood));
+        let exact = likelihoods.into_iter().map(|(bad, likelihood)| (bad, likelihood / total * neighborhood));
         self.sets = far.into_iter().chain(exact).collect();
         self.sets.sort_by(|a, b| b.1.total_cmp(&a.1));
     }
@@ -169,7 +168,7 @@ fn frequencies(samples: &[Bad]) -> Vec<(Bad, f64)> {
 }
 
 /// Whether the sets differ by at most one member added, removed or exchanged.
-fn neighbours(one: &Bad, other: &Bad) -> bool {
+fn neighbors(one: &Bad, other: &Bad) -> bool {
     let both = one.iter().filter(|member| other.binary_search(member).is_ok()).count();
     one.len() - both <= 1 && other.len() - both <= 1
 }

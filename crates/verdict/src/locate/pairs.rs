@@ -246,8 +246,9 @@ fn sum(a: f64, b: f64) -> f64 {
     a.max(b) + (-(a - b).abs()).exp().ln_1p()
 }
 
-/// The bandwidth that at least two pairs of seven reached, and three of thirteen: a single implausible value has no effect. The value
-/// is selected by its rank among the results and not by agreement, because good pairs can differ more than degraded pairs.
+/// The highest bandwidth; of seven or more pairs the second highest, and of thirteen or more the third: then a single implausible value has
+/// no effect. The value is selected by its rank among the results and not by agreement, because good pairs can differ more than degraded
+/// pairs.
 pub(crate) fn plateau(results: &[PairResult]) -> f64 {
     let usable = results.iter().filter(|result| result.ok && result.busbw.is_finite() && result.busbw > 0.0);
     let mut values: Vec<f64> = usable.map(|result| result.busbw).collect();

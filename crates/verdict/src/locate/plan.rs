@@ -59,9 +59,8 @@ impl Default for PlanOptions {
 
 /// Default maximum number of tests: for 232 members 22 with one expected bad member, and 55 with five.
 ///
-/// Four thirds of a test per bit needed to identify the bad members, plus twelve tests to determine their number and to
-/// tolerate wrong outcomes. More tests if more than 5 % of the outcomes are wrong, because a test is then less
-/// informative.
+/// The default is four thirds of a test per bit needed to identify the bad members, plus twelve tests to determine their number and to
+/// tolerate wrong outcomes. It is higher if more than 5 % of the outcomes are wrong, because a test is then less informative.
 #[must_use]
 pub fn tests_for(members: usize, suspected: f64, noise: f64) -> usize {
     let most = (members / 2).max(1);

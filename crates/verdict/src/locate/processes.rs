@@ -34,7 +34,7 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     let Some(matrices) = matrices(reading) else {
         return without_a_place(
             slowness,
-            "the log has no usable per-process times (`-I 1 -J` under MPI writes them)",
+            "the log has no usable per-process times; run the benchmark under MPI with `-I 1 -J`",
         );
     };
     let seen = standouts(&matrices);
@@ -82,13 +82,16 @@ fn of_two(slowness: Slowness, seen: &Standouts) -> Located {
     let same = seen.split_halves < 2 || 4 * seen.split_halves < seen.halves;
     match slowness {
         Slowness::Unknown if same && seen.halves >= 2 => Located::healthy(),
-        _ => without_a_place(slowness, "two ranks differ equally from each other: pair each with a third"),
+        _ => without_a_place(
+            slowness,
+            "two ranks differ equally from each other; run each of them with a third rank",
+        ),
     }
 }
 
 fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Vec<Suspect> {
-    // Single slow iterations disappear in the mean that is compared with the reference, so ranks that are apart count
-    // regardless of it. The longest of several fast ranks is not a problem.
+    // Single slow iterations disappear in the mean that is compared with the reference, so ranks that are apart are counted even if the
+    // mean equals that of the reference. The longest of several fast ranks is not a problem.
     let (allowed_apart, allowed_longest) = match slowness {
         Slowness::Unknown => (FALSE_ALARM, FALSE_ALARM),
         Slowness::AsFast => (FALSE_ALARM, AGAINST_REFERENCE),
@@ -117,8 +120,8 @@ fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Ve
 /// `draws` is the number of draws. With `None` it is the sum of the counts of all processes that are not suspects yet, so that a bad rank
 /// does not prevent the detection of the next one.
 fn chances(counts: &[usize], draws: Option<usize>) -> Vec<f64> {
-    // Share of a healthy rank: a third more than uniform, because ranks differ (log writer, interrupts). The
-    // union bound over ranks: several can have that share at once.
+    // Share of a healthy rank: a third more than uniform, because ranks differ (log writer, interrupts). The union bound over ranks
+    // applies, because several ranks can have that share at once.
     let share = (4.0 / (3.0 * counts.len() as f64)).clamp(0.1, 0.5);
     let mut order: Vec<usize> = (0..counts.len()).collect();
     order.sort_by_key(|process| std::cmp::Reverse(counts[*process]));

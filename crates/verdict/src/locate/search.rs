@@ -74,8 +74,8 @@ impl<'a> GroupSearch<'a> {
 
     /// Uses a hardware finding on a member as prior evidence, before the first test. Unknown members are ignored.
     ///
-    /// The finding weighs as much as degraded tests of this member alone, as many as keep the odds of the member below 33 to 1: three tests
-    /// with 232 members and one expected bad member. It does not count as a test, and names no member.
+    /// The finding has the weight of several degraded tests of only this member: the largest number that keeps the odds of the member below
+    /// 33 to 1, such as three tests with 232 members and one expected bad member. It does not count as a test, and names no member.
     pub fn suspect(&mut self, member: &str) {
         let Some(at) = self.number.get(member) else { return };
         self.has_findings = true;
@@ -112,7 +112,7 @@ impl<'a> GroupSearch<'a> {
         likeliest.is_some_and(|(bad, likely)| 1.0 - likely < self.doubt(bad.len()))
     }
 
-    /// Whether hardware findings are the only evidence: they alone name no member.
+    /// Whether hardware findings are the only evidence, which does not suffice to name a member.
     const fn rests_on_findings(&self) -> bool {
         self.has_findings && self.tests == 0
     }
@@ -167,7 +167,7 @@ impl<'a> GroupSearch<'a> {
     /// The most informative test, regardless of the maximum.
     fn next(&self) -> Option<Vec<usize>> {
         let (group, degraded) = most_telling(self.hedged.as_ref().unwrap_or(&self.belief))?;
-        // If one of two remaining members is bad, no test can decide: its outcome is known in advance.
+        // If one of two remaining members is bad, no test can decide which, because the outcome of every test is known in advance.
         (degraded.min(1.0 - degraded) > self.options.doubt / 16.0).then_some(group)
     }
 

@@ -18,7 +18,7 @@ pub(super) enum Slowness {
     Unknown,
     /// The run is as fast as the references.
     AsFast,
-    /// The run takes this factor of the references' time.
+    /// Time of the run as a multiple of the references' time.
     Slower(f64),
 }
 
@@ -46,8 +46,8 @@ pub(super) fn slowness(reading: &Reading, reference: &[Reading]) -> Slowness {
         return Slowness::Unknown;
     }
     let beyond = |times: f64| ratios.iter().filter(|(ratio, allowed)| *ratio > 1.0 + times * allowed).count();
-    // The run is slow at most sizes, or clearly slow at several, if it was disturbed for part of the time. A single short scheduler delay
-    // affects one size, so several sizes are required.
+    // The run must be slow at most sizes, or clearly slow at several, as after a disturbance for part of the time. A single short scheduler
+    // delay affects one size, so several sizes are required.
     let slow = 2 * beyond(1.0) > ratios.len() || (beyond(2.0) >= 3 && 8 * beyond(2.0) > 3 * ratios.len());
     if !slow {
         return Slowness::AsFast;

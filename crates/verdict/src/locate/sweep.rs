@@ -85,8 +85,8 @@ pub fn next_pairs(
     pairs
 }
 
-/// Whether pairs of the first round with a suspected member are degraded, and the number of other degraded pairs is explained by wrong
-/// outcomes. The other degraded pairs run again in any case.
+/// Whether first-round pairs with a suspected member are degraded, and wrong outcomes explain the number of other degraded pairs. The other
+/// degraded pairs run again in any case.
 fn explains(suspected: &BTreeSet<&str>, round: &[Tried], options: &PairOptions) -> bool {
     let results = results(round);
     let limit = options.limit(&results);

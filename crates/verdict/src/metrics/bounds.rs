@@ -17,7 +17,7 @@ pub(super) fn judge<'a>(measured: &Measured<'a>, reading: &'a Reading, found: &m
     let values = measured.values();
     let mut violated = |code, bound: String, is_bad: &dyn Fn(&MeasuredValue<'a>) -> bool| {
         let bad: Vec<_> = values.iter().filter(|value| is_bad(value)).collect();
-        // A bound that every subject misses is no evidence against a single subject.
+        // If most values miss a bound, the miss is weaker evidence against a single subject.
         let strength = if bad.len() * 2 <= values.len() { 0.9 } else { 0.5 };
         for value in &bad {
             found.blame_value(value.metric, strength);
@@ -77,7 +77,9 @@ fn judge_device<'a>(
         let reference =
             devices.reference(metric).and_then(|reference| match *metric.unit == *reference.unit {
                 true => Ok(reference),
-                false => Err(format!("its value is in {}, not in {}", reference.unit, metric.unit)),
+                false => {
+                    Err(format!("the value of the library is in {}, not in {}", reference.unit, metric.unit))
+                }
             });
         match reference {
             Err(why) => *missing.entry(why).or_default() += 1,

@@ -151,8 +151,8 @@ pub(super) fn judge<'a>(
     }
 }
 
-/// Reports the values that only the baseline or only this run has: each subject is compared with its own past. Missing values of a node
-/// that this run measured, and a run or a baseline with less than half of the values, are inconclusive.
+/// Reports the values that are only in the baseline or only in this run, because each subject is compared with its own past. Missing values
+/// of a node that this run measured, and a run or a baseline with less than half of the values, are inconclusive.
 fn unpaired(
     reading: &Reading,
     measured: &SubjectValues<'_>,

@@ -165,9 +165,9 @@ impl<'a> MetricHistory<'a> {
 
     /// Learns the values `keys`, each from the first `most` of the runs `passed` that have it.
     ///
-    /// The levels of a metric begin with the first `most` of the runs `passed`, and all later runs follow. The level of a run includes every
-    /// learned value that the run has. The values of a replacement node therefore start at a later run, which shortens neither the history
-    /// of the other nodes nor the period in which failed runs count.
+    /// The levels of a metric begin with the first `most` of the runs `passed`, and all later runs follow. The level of a run includes
+    /// every learned value that the run has. The values of a replacement node therefore start at a later run, which shortens neither the
+    /// history of the other nodes nor the period whose levels include failed runs.
     fn learned(&self, keys: Vec<(BorrowedKey<'_>, usize)>, passed: &[usize], most: usize) -> LearnedMetrics {
         let mut by_fleet: BTreeMap<FleetName<'_>, Vec<(BorrowedKey<'_>, usize)>> = BTreeMap::new();
         for (key, at) in keys {

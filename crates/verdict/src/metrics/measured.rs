@@ -342,7 +342,7 @@ fn described(criterion: &MetricCriterion) -> String {
     }
 }
 
-/// Distance from `expected` in the worse direction, in the metric's unit; any distance for `exact`.
+/// Distance from `expected` in the worse direction, in the metric's unit; the absolute distance for `exact`, 0 without a direction.
 pub(super) fn worse_by(better: Better, expected: f64, value: f64) -> f64 {
     match better {
         Better::Higher => expected - value,

@@ -183,7 +183,7 @@ impl<'a> FoundReasons<'a> {
         self.reasons.push(Reason::new(weighs, code, text));
     }
 
-    /// Records a value as evidence against its subject. A value of a pair is no evidence against either end alone.
+    /// Records a value as evidence against its subject. A value of a pair is evidence against the pair, not against one of its ends.
     fn blame_value(&mut self, metric: &'a Metric, strength: f64) {
         if metric.subject.peer.is_some() {
             self.pairs.entry(&metric.name).or_default().push(metric);
@@ -214,10 +214,10 @@ fn failed_pairs(reading: &Reading) -> Vec<Evidence> {
 fn ended(reading: &Reading, found: &mut FoundReasons<'_>) {
     let error = reading.first_error.as_deref();
     match reading.ended {
-        // An error in a complete log is stated by its findings or by unmeasured values; the line itself is no evidence of a defect.
+        // In a complete log, findings or unmeasured values report an error; the error line itself is no evidence of a defect.
         LogEnd::Complete => {}
         LogEnd::Failed => {
-            let error = error.unwrap_or("it does not state the reason");
+            let error = error.unwrap_or("the log states no reason");
             found.add(Verdict::Fail, "BENCHMARK_FAILED", format!("the program failed: {error}"));
         }
         LogEnd::Truncated => {

@@ -31,7 +31,7 @@ pub fn units_of_pairs<'a>(readings: &'a [Reading], metric: &str) -> BTreeSet<&'a
 /// Finds the bad members from these metrics of the pairs, each in its own direction.
 ///
 /// A value is compared with values of the same labels, or with values of healthy logs. The speed of a pair in a log is the geometric mean
-/// of its compared values: one message size alone is no evidence. A pair with a failed program is degraded.
+/// of its compared values: a single message size is not sufficient evidence. A pair with a failed program is degraded.
 #[must_use]
 pub fn from_pair_metrics(
     readings: &[Reading],
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_without_a_comparable_value_failed() {
+    fn a_pair_without_a_value_is_bad_and_an_unconnected_pair_is_not() {
         for better in [Better::Higher, Better::Lower] {
             let mut one = reading(better, 50.0, 50.0);
             for metric in one.metrics.iter_mut().filter(|metric| metric.subject.peer.as_deref() == Some("n3"))
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_are_all_slow_are_found_by_healthy_logs() {
+    fn pairs_that_are_all_slow_are_found_by_comparison_with_healthy_logs() {
         let slow = reading(Better::Lower, 3.0, 3.0);
         assert!(located(&slow, &[]).healthy);
         assert!(!located(&slow, &[reading(Better::Lower, 2.0, 2.0)]).healthy);

@@ -24,9 +24,9 @@ pub(super) struct Shift {
 
 /// The shift of these relative differences; `None` if they show no shift.
 ///
-/// `resolution`: the largest printed step relative to its value; smaller shifts are ignored. `common`: changes of all
-/// subjects together between the runs of the baseline; they do not count as a shift. `tests`: number of metrics tested
-/// in this run. Trimmed mean with the winsorized variance (Yuen 1974).
+/// `resolution`: the largest printed step relative to its value; smaller shifts are ignored. `common`: changes of all subjects together
+/// between the runs of the baseline; they are not a shift. `tests`: number of metrics tested in this run. Trimmed mean with the winsorized
+/// variance (Yuen 1974).
 pub(super) fn shift(
     mut differences: Vec<f64>,
     (resolution, common): (f64, Option<CommonSpread>),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_common_shift_is_found_and_a_random_one_is_not() {
+    fn a_small_common_shift_is_found_and_random_differences_are_not_a_shift() {
         let mut random = SplitMix64(22);
         let mut found = |count, moved| {
             let runs =
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn changes_that_all_subjects_share_between_runs_are_not_a_shift() {
         let mut random = SplitMix64(3);
-        // Each run is 0.1 % off as a whole, as the five runs of the baseline were.
+        // All subjects of a run deviate together by 0.1 %, like those of the five runs of the baseline.
         let common = Some(CommonSpread { deviation: 0.001, runs: 5 });
         let found = (0..1_000).filter(|_| {
             let of_run = 0.001 * normal(&mut random);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pairs_of_a_published_fleet_are_judged_as_computed() {
+    fn the_hpl_runs_of_a_published_fleet_have_the_expected_shifts() {
         // HPL of 31 nodes in April, mid-April and May: number of nodes, mean and standard deviation of the differences, percent.
         for (count, mean, deviation, expected) in
             [(20, -0.009, 0.071, false), (20, -0.123, 0.050, true), (30, -0.127, 0.059, true)]

@@ -7,11 +7,11 @@ use crate::{
 
 use super::peers::{LEVEL_DISTANCE, LEVEL_GAP, LEVEL_SHARE, LEVEL_SUBJECTS};
 
-/// Distance of the two levels, in printed steps: neighbouring printed values are not two levels.
+/// Distance of the two levels, in printed steps: neighboring printed values are not two levels.
 const STEPS: f64 = 3.0;
 
-/// The levels of these runs, each with the values of all subjects. Both levels must exist in at least half of the runs, so
-/// that a change of the whole cluster does not count as a second level.
+/// The levels of these runs, each with the values of all subjects. Both levels must exist in at least half of the runs, so that a change of
+/// the whole cluster is not mistaken for a second level.
 pub(super) fn tiers(runs: &[Vec<f64>], resolution: f64) -> Option<Tiers> {
     let mut all: Vec<f64> = runs.iter().flatten().copied().collect();
     all.sort_by(f64::total_cmp);
@@ -48,7 +48,7 @@ impl Tiers {
         (value - self.upper).abs() <= (value - self.lower).abs()
     }
 
-    /// The value at the upper level that corresponds to this one.
+    /// `value`, scaled to the upper level.
     fn raised(&self, value: f64) -> f64 {
         if self.is_upper(value) { value } else { value * self.upper / self.lower }
     }
@@ -67,7 +67,7 @@ impl Tiers {
         }
     }
 
-    /// Median of a subject's values at the level of most of them, and their relative spread around it.
+    /// Median of a subject's values, at the level that most of the values have, and their relative spread.
     pub(super) fn middle(&self, values: &[f64]) -> (f64, f64) {
         let raised: Vec<f64> = values.iter().map(|value| self.raised(*value)).collect();
         let middle = median(raised.clone());
@@ -123,7 +123,7 @@ mod tests {
             .map(|run| run.into_iter().map(|it| if it < 7_100.0 { 6_900.0 } else { it }).collect())
             .collect();
         assert_eq!(tiers(&far, 1.0), None, "levels 4.5 % apart are not tiers");
-        assert_eq!(tiers(&alternating(), 100.0), None, "neighbouring printed values are not tiers");
+        assert_eq!(tiers(&alternating(), 100.0), None, "neighboring printed values are not tiers");
         assert_eq!(tiers(&[], 1.0), None);
         assert_eq!(tiers(&[vec![1.0; 9]], 0.0), None);
     }

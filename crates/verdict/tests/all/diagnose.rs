@@ -371,7 +371,7 @@ fn a_fault_named_before_the_first_line_of_the_benchmark_is_reported() {
             assert_eq!(suspects.first(), blamed.as_ref(), "{says}");
         }
     }
-    // NCCL began before it failed, so the benchmark counts as started and the failed job is a fail.
+    // NCCL began before it failed, so the benchmark has started and the verdict on the failed job is fail.
     for says in
         ["NCCL version 2.28.9+cuda13.0", "node-1: Test NCCL failure common.cu:1005 'internal error / '"]
     {
@@ -464,7 +464,7 @@ fn interleaved_lines_give_no_false_network() {
     assert_eq!(clues.network_names(), ["gIB"].into());
     assert_eq!(clues.networks["gIB"].hosts, ["node-1".to_owned(), "node-2".to_owned()].into());
     assert_eq!(judged(&log("gIB"), Some("gIB"), "COMPLETED").verdict, Verdict::Pass);
-    // A name that occurs only in interleaved lines does not count.
+    // A name that occurs only in interleaved lines is ignored.
     let other = judged(&log("Socket"), Some("gIB"), "COMPLETED");
     assert_eq!((other.verdict, other.reasons[0].code.as_str()), (Verdict::Fail, "WRONG_NETWORK"));
 }

@@ -113,7 +113,7 @@ fn several_bad_members_are_named_under_noise() {
 }
 
 #[test]
-fn invalid_bandwidths_are_not_good() {
+fn pairs_with_an_invalid_bandwidth_are_bad() {
     for nonsense in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -3.0] {
         let located = locate(&all(5, |a, b| if a == 2 || b == 2 { nonsense } else { 330.0 }));
         assert_eq!(hosts(&located), ["n002"]);
@@ -129,7 +129,7 @@ fn one_bad_node_of_five_hundred_is_named() {
 
 proptest! {
     #[test]
-    fn no_pairs_cause_a_panic(
+    fn random_pairs_never_cause_a_panic(
         pairs in prop::collection::vec((0_usize..9, 0_usize..9, any::<f64>(), any::<bool>()), 0..60),
         tolerance in any::<f64>(),
         noise in any::<f64>(),

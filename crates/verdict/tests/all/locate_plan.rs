@@ -174,7 +174,7 @@ fn a_finding_on_the_bad_member_halves_the_tests_and_one_on_a_good_member_costs_t
 }
 
 #[test]
-fn a_finding_alone_names_no_member() {
+fn a_finding_without_tests_names_no_member() {
     for count in [2_u32, 3, 6, 20, 64, 232, 500] {
         for noise in [0.0, 0.001, 0.05, 0.3] {
             // If more than half of the members are expected to be bad, members are named without a finding, too.
@@ -192,7 +192,7 @@ fn a_finding_alone_names_no_member() {
 }
 
 #[test]
-fn the_default_limit_is_22_tests_for_one_of_232_and_55_for_five() {
+fn the_default_limit_for_232_members_is_22_tests_for_one_bad_member_and_55_for_five() {
     assert_eq!([1.0, 2.0, 3.0, 5.0].map(|suspected| tests_for(232, suspected, 0.05)), [22, 31, 39, 55]);
     assert_eq!(tests_for(232, 1.0, 0.0), 22);
     assert!(tests_for(232, 1.0, 0.2) > 44);
@@ -205,7 +205,7 @@ fn the_default_limit_is_22_tests_for_one_of_232_and_55_for_five() {
 
 /// The default options expect noise, although these outcomes have none.
 #[test]
-fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
+fn without_noise_one_bad_node_takes_at_most_22_tests_and_five_take_at_most_55() {
     for (bad, most) in [(0, 22), (1, 22), (2, 31), (3, 39), (5, 55)] {
         let series = search(bad, 0.0, &suspecting(bad.max(1) as f64), SEEDS);
         assert!(series.at(1.0) <= most && series.correct() == 1.0 && series.good_named == 0);
@@ -216,7 +216,7 @@ fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
 /// and six more for each wrong outcome. No strategy finds all five in 55 tests in more than 95 of 100 searches: with
 /// six wrong outcomes several sets agree with the results.
 #[test]
-fn with_one_wrong_outcome_in_twenty_no_search_takes_more_tests_and_most_are_correct() {
+fn with_one_wrong_outcome_in_twenty_every_search_stays_within_its_limit_and_most_are_correct() {
     for (bad, most, correct) in [(0, 22, 0.995), (1, 22, 0.98), (2, 31, 0.95), (3, 39, 0.92), (5, 55, 0.88)] {
         // One bad member is the usual case, and its searches are short: every build runs enough of them to count the correct ones.
         let seeds = match bad {

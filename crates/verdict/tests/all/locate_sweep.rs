@@ -66,7 +66,7 @@ fn one_bad_node_is_named_in_clusters_of_any_size() {
 }
 
 #[test]
-fn wrong_data_names_the_node_as_well() {
+fn a_node_with_wrong_data_is_named() {
     let (located, _) = sweep(8, |_, a, b| (a != 5 && b != 5).then_some(90.0));
     assert_eq!(named(&located), [5]);
 }

@@ -37,7 +37,7 @@ fn a_gpu_that_only_one_node_lacks_is_missing() {
     assert_eq!(judgement.reasons[0].text, "copy is not measured for node n2, gpu 7");
 }
 
-/// A number of subjects states which links, ranks or nodes exist, if the rest of the log shows their names.
+/// With `subjects` in the criterion, missing links, ranks and nodes are named if the rest of the log shows their names.
 #[test]
 fn the_reason_names_the_links_ranks_and_nodes_without_a_value() {
     let of = |scope: Scope, subject: Subject| Metric { scope, subject, ..healthy().metrics[0].clone() };
@@ -151,7 +151,7 @@ fn a_gpu_that_every_log_lacks_is_inconclusive_if_the_settings_state_it() {
 }
 
 #[test]
-fn fewer_gpus_than_stated_pass_where_they_are_intended_or_unknown() {
+fn fewer_gpus_than_stated_pass_if_intended_or_if_the_expected_number_is_unknown() {
     let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
     let pass = |reading: &Reading, on: (&[Node], Every), criterion| {
         let judgement = on_cluster(reading, on, criterion);

@@ -107,11 +107,11 @@ impl Fleet {
     }
 }
 
-/// The comparison that finds 1 % on a fleet whose GPUs repeat within 0.06 %.
+/// The comparison that detects a deviation of 1 % in a fleet whose GPUs repeat within 0.06 %.
 const STRICT: Option<PastTolerance> = Some(PastTolerance { within: 0.004, spreads: 2.0 });
 
-/// A GPU that is 1 % low is within four standard deviations of its siblings, which one of 256 healthy GPUs exceeds in two of 90
-/// runs. The comparison with its own past is certain: the assumed spread of a subject is at least 0.2 %, and repetitions differ less.
+/// A GPU that is 1 % low is within four standard deviations of its siblings; in two of 90 runs, one of 256 healthy GPUs exceeds this
+/// distance. The comparison with its own past is certain: the assumed spread of a subject is at least 0.2 %, and repetitions differ less.
 #[test]
 fn one_gpu_of_256_that_is_one_percent_low_is_named_in_the_first_run() {
     let mut fleet = Fleet::new(0.000_6);
@@ -123,12 +123,15 @@ fn one_gpu_of_256_that_is_one_percent_low_is_named_in_the_first_run() {
     );
     let named = fleet.suspects((5, STRICT), 100, 0.99).iter().filter(|found| **found == ["node-77"]).count();
     assert!(named >= 99, "{named}");
-    found("one of these GPUs is 1 % low, 100 histories", &format!("named alone in the first run in {named}"));
+    found(
+        "one of these GPUs is 1 % low, 100 histories",
+        &format!("the only suspect of the first run in {named}"),
+    );
 }
 
 /// The reason why the shipped criteria keep the default: a user states the strict comparison for metrics that repeat.
 #[test]
-fn the_strict_comparison_is_for_values_that_repeat_and_the_default_for_all() {
+fn the_strict_comparison_suspects_healthy_gpus_with_noisy_values_and_the_default_does_not() {
     let mut fleet = Fleet::new(0.005);
     let mut suspects = |past| fleet.suspects((20, past), 90, 1.0).concat().len();
     let (strict, default) = (suspects(STRICT), suspects(None));
@@ -141,6 +144,6 @@ fn the_strict_comparison_is_for_values_that_repeat_and_the_default_for_all() {
     assert!(named >= 99, "{named}");
     found(
         "one of these GPUs is 7 % low, 100 histories, by default",
-        &format!("named alone in the first run in {named}"),
+        &format!("the only suspect of the first run in {named}"),
     );
 }

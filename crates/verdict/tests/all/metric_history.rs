@@ -99,7 +99,7 @@ fn nights(random: &mut SplitMix64, levels: &[f64]) -> Vec<Judgement> {
 }
 
 #[test]
-fn a_lasting_change_of_a_metric_fails_or_is_shown_like_a_change_of_the_plateau() {
+fn a_lasting_decline_of_a_metric_fails_and_a_small_or_better_change_is_only_reported() {
     let mut random = SplitMix64(8);
     let slower = nights(&mut random, &[[1.0; 10].as_slice(), &[0.99; 4]].concat());
     assert!(slower[..10].iter().all(|night| night.verdict == Verdict::Pass));
@@ -129,7 +129,7 @@ fn a_lasting_change_of_a_metric_fails_or_is_shown_like_a_change_of_the_plateau()
 }
 
 #[test]
-fn a_metric_where_less_is_better_drifts_upwards() {
+fn a_lasting_increase_of_a_metric_where_lower_is_better_is_reported_as_drift() {
     let latency = |factor: f64| {
         let mut reading = run((0..8).map(|node| (node, 20_000.0 * factor + f64::from(node))));
         reading.metrics.iter_mut().for_each(|metric| metric.better = Better::Lower);
@@ -255,7 +255,7 @@ fn each_node_is_compared_with_its_own_past_if_runs_have_different_nodes() {
 }
 
 #[test]
-fn a_baseline_of_other_nodes_is_inconclusive_and_a_lost_value_of_a_measured_node_too() {
+fn a_baseline_of_other_nodes_and_a_lost_value_of_a_measured_node_are_inconclusive() {
     let all = [of_nodes(&[0, 1, 2, 3, 4, 5], 99)];
     let baseline = learn(&healthy(&all)).unwrap();
     let by = |reading: &Reading| judged(reading, &past(0.05, 5.0), &baseline, &[]);
@@ -297,7 +297,7 @@ fn a_baseline_of_an_older_version_has_a_history_of_its_later_runs() {
     assert!((level - 0.02).abs() < 1e-3, "{level}");
 }
 
-/// Two runs of 30 nodes that differ and repeat within 0.06 %, printed in steps of 0.037 %.
+/// Two runs of 30 nodes: nodes differ by 0.06 % and repeat within 0.06 %; values are printed in steps of 0.037 %.
 fn pair(random: &mut SplitMix64, moved: f64) -> [Reading; 2] {
     const STEP: f64 = 100.0;
     let printed = |value: f64| (271_900.0 * value / STEP).round() * STEP;

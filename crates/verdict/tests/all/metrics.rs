@@ -49,7 +49,7 @@ fn a_log_cut_anywhere_never_passes() {
 }
 
 #[test]
-fn bounds_hold_for_every_subject() {
+fn bounds_apply_to_every_subject() {
     let sick = eight([100.0, 100.4, 99.8, 46.0, 99.9, 100.2, 100.0, 99.7]);
     let reference = MetricReference { value: 100.0, within: 0.05, source: "a datasheet".to_owned() };
     let cases = [
@@ -108,7 +108,7 @@ fn rules_that_need_a_direction_never_pass_a_metric_without_one() {
 
 /// A criterion without a bound does not replace the program's own result.
 #[test]
-fn a_failed_statement_of_the_program_fails_with_a_criterion_without_a_bound() {
+fn a_failed_result_stated_by_a_program_fails_despite_a_criterion_without_a_bound() {
     let mut reading = eight([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
     for metric in &mut reading.metrics {
         (metric.better, metric.unit) = (Better::Exact, "1".into());
@@ -265,7 +265,7 @@ fn the_library_judges_a_device_by_its_name() {
     assert!(busy.reasons[0].text.contains("1490 GB/s by more than 10.0 % (H100 SXM: "), "{:?}", busy.reasons);
     let healthy = read(&sample("h100-1.json"));
     assert_eq!(by(&healthy, bounded("nvbandwidth.device_local_copy")).verdict, Verdict::Pass);
-    // The library has no reference for a metric without a value, for another device, and for several devices if the subject names none.
+    // The library has no reference for an unlisted metric or device, or if the log does not state the device.
     assert_eq!(codes(&by(&healthy, bounded("nvbandwidth.host_device_latency_sm"))), ["NO_DEVICE_REFERENCE"]);
     let mut other = healthy.clone();
     other.gpus[0].name = Some("NVIDIA H100 PCIe".to_owned());
@@ -336,7 +336,7 @@ fn only_the_settled_window_is_judged() {
 }
 
 #[test]
-fn the_accepted_distance_from_the_past_is_a_criterion() {
+fn a_criterion_sets_the_accepted_distance_from_the_baseline() {
     let runs = [healthy(), healthy(), healthy()];
     let baseline = learned(&runs);
     let slower = eight([100.0, 100.4, 99.8, 97.0, 99.9, 100.2, 100.0, 99.7]);

@@ -310,7 +310,7 @@ fn unavailable(failed: &Failed) -> Error {
     })
 }
 
-/// Result of a job, if it ended. Only certain results count.
+/// Result of a job; `None` until its state is `DONE`.
 fn ended(job: &Job) -> Option<FinishedJob> {
     let status = job.status.as_ref().filter(|status| status.state == "DONE")?;
     let at = job.statistics.as_ref().map_or(0, |statistics| statistics.end_time.unsigned_abs());
@@ -326,7 +326,7 @@ fn ended(job: &Job) -> Option<FinishedJob> {
 /// Cells of a row in the API's form, `{"f": [{"v": ...}, ...]}`.
 fn cells(mut row: Map<String, Value>) -> Result<Vec<Value>, Error> {
     let Some(Value::Array(cells)) = row.remove("f") else {
-        return Err(Error::Transient(format!("BigQuery answered a row without cells: {row:?}")));
+        return Err(Error::Transient(format!("BigQuery returned a row without cells: {row:?}")));
     };
     Ok(cells.into_iter().map(|mut cell| cell["v"].take()).collect())
 }

@@ -61,7 +61,7 @@ async fn unstorable_rows_are_rejected_and_no_row_is_stored() {
         assert!(matches!(refused, Err(Error::Permanent(_))), "{load}: {refused:?}");
         assert_eq!(warehouse.rows("a").await.unwrap(), [], "{load}: all rows are stored, or none");
     }
-    assert_eq!(load(&warehouse, "twice", &[row(0)]).await.unwrap(), 1, "a refused load is not recorded");
+    assert_eq!(load(&warehouse, "twice", &[row(0)]).await.unwrap(), 1, "a rejected load is not recorded");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,7 +110,7 @@ fn metric(run: &str, check: Option<&str>, node: &str, number: u64, value: Option
         node: Some(node.into()),
         labels: "{}".into(),
         value,
-        unmeasurable: value.is_none().then(|| "Waived".to_owned()),
+        unmeasurable: value.is_none().then(|| "Waived".into()),
         requested_at: Some(Timestamp::from_millis(if run == "a" { 1_000 } else { 2_000 })),
         ..MetricRow::default()
     }
@@ -128,7 +128,11 @@ async fn a_file_without_metrics_is_extended_and_keeps_its_rows() {
         assert_eq!(warehouse.rows("a").await.unwrap(), [row(0)]);
         assert_eq!(warehouse.verdicts("a").await.unwrap()[0].reasons, "SANE");
         let again = Load { rows: vec![row(0)], ..Load::default() };
-        assert_eq!(warehouse.load("a.1", &again).await, Ok(1), "the load of the earlier version is known");
+        assert_eq!(
+            warehouse.load("a.1", &again).await,
+            Ok(1),
+            "the load of the earlier version is recognized"
+        );
         let metrics = vec![metric("b", Some("memory"), "n1", 0, Some(1.0))];
         let findings = vec![finding("b", 0, 1)];
         let node_results = vec![node_result("b", "n1")];

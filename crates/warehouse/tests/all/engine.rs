@@ -90,7 +90,7 @@ fn metrics_of(run: &str, shift: f64) -> Load {
         gpu: Some(gpu),
         labels: "{}".into(),
         value: value.map(|value| value + shift),
-        unmeasurable: value.is_none().then(|| "Waived".to_owned()),
+        unmeasurable: value.is_none().then(|| "Waived".into()),
         requested_at: Some(Timestamp::from_millis(if run == "m-1" { 1_000 } else { 2_000 })),
         ..MetricRow::default()
     };
@@ -292,7 +292,7 @@ async fn views_have_descriptions() {
         ]
     );
 
-    // A cluster of the second run reappeared after the end: those hours count once.
+    // A cluster of the second run reappeared after the end: those hours are counted once.
     for (name, minutes) in [("a-00", 30), ("a-01", 30), ("a-01", 60)] {
         bigquery.load(&format!("{name}.used.{minutes}"), &over(name, minutes)).await.unwrap();
     }

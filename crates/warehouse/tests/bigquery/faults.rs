@@ -29,7 +29,7 @@ async fn a_lost_response_creates_no_second_job() {
 }
 
 #[tokio::test]
-async fn a_job_that_failed_is_followed_by_another_under_another_id() {
+async fn a_failed_job_is_retried_under_another_id() {
     let bed = BigQueryBed::new().await;
     for reason in ["backendError", "rateLimitExceeded"] {
         bed.bigquery.fault(On::Job, Fault::Fails(reason));
@@ -55,7 +55,7 @@ async fn a_successor_waits_before_retrying_a_failed_job() {
         let result = bed.warehouse(options.clone()).load("a.1", &load("a", 3)).await;
         assert!(matches!(&result, Err(Error::Transient(why)) if why.contains("quotaExceeded")), "{result:?}");
     }
-    assert_eq!(bed.jobs("measurements").len(), 1, "failed jobs count as well");
+    assert_eq!(bed.jobs("measurements").len(), 1, "no job is created during the pause after a failed job");
     bed.bigquery.heal();
     assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 3)).await, Ok(3));
 }
@@ -121,7 +121,7 @@ async fn invalid_rows_are_rejected_before_batching() {
         assert!(matches!(warehouse.load(id, &load("a", 1)).await, Err(Error::Permanent(_))), "{id}");
     }
     assert!(bed.bigquery.jobs().is_empty());
-    assert_eq!(warehouse.load("a.1", &load("a", 2)).await, Ok(2), "a refused load is not recorded");
+    assert_eq!(warehouse.load("a.1", &load("a", 2)).await, Ok(2), "a rejected load is not recorded");
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn a_batch_of_the_earlier_rules_is_continued() {
 }
 
 #[tokio::test]
-async fn a_batch_with_other_rules_is_not_processed() {
+async fn a_batch_with_later_rules_is_not_processed() {
     let bed = BigQueryBed::new().await;
     let batch = r#"{"rules":5,"number":1,"made_at":0,"loads":[]}"#;
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);

@@ -38,7 +38,7 @@ async fn every_cell_is_read_back_unchanged() {
 }
 
 #[tokio::test]
-async fn slow_lost_or_paged_responses_are_read_completely() {
+async fn query_results_are_complete_after_slow_lost_or_paged_responses() {
     let bed = BigQueryBed::new().await;
     let warehouse = bed.warehouse(hasty());
     let given = load("a", 30);

@@ -18,7 +18,7 @@ const RUNS: usize = 40;
 /// Number of concurrent callers of each load, like repeated deliveries of one command.
 const CALLERS: usize = 2;
 
-/// Loads as one caller; returns the last result and the number of dropped calls.
+/// Repeats a load until its result is final. Returns this result and the number of dropped calls.
 async fn bring(
     loaders: &[Arc<BigQuery>],
     id: &str,
@@ -28,7 +28,7 @@ async fn bring(
     let mut dropped = 0;
     loop {
         let loader = &loaders[dice.usize(..loaders.len())];
-        // A call is dropped at a random point; half of them may finish.
+        // Half of the calls have a timeout of less than 250 ms, the others of 30 s; a call is dropped at its timeout.
         let life =
             if dice.bool() { Duration::from_millis(dice.u64(1..250)) } else { Duration::from_secs(30) };
         match tokio::time::timeout(life, loader.load(id, load)).await {
@@ -106,5 +106,5 @@ async fn every_row_is_loaded_exactly_once() {
     for seed in 0..2 {
         dropped += storm(seed).await;
     }
-    assert!(dropped > 50, "{dropped} calls were dropped: too few for the test to be evidence");
+    assert!(dropped > 50, "{dropped} calls were dropped; the test requires more than 50");
 }

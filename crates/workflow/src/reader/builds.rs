@@ -114,8 +114,8 @@ impl WorkflowReader<'_> {
         all
     }
 
-    /// A substitution that the config neither declares nor mentions has no effect and is probably misspelt.
-    /// Cloud Build also rejects it, unless the config sets `substitutionOption: ALLOW_LOOSE`.
+    /// A substitution that the config neither declares nor mentions has no effect and is probably misspelled. Cloud Build also rejects it,
+    /// unless the config sets `substitutionOption: ALLOW_LOOSE`.
     fn unknown_substitutions(&mut self, field: &str, build: &BuildFile, config: &serde_json::Value) {
         if config["options"]["substitutionOption"] == "ALLOW_LOOSE" {
             return;

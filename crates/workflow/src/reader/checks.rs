@@ -301,7 +301,7 @@ impl<'a> WorkflowReader<'a> {
             }
             Some(ReadFile::Format(name)) if measure::format(name).is_none() => {
                 let names: Vec<_> = measure::FORMATS.iter().map(|format| format.name).collect();
-                let known = format!("`{name}` is not a format; known: {}", names.join(", "));
+                let known = format!("`{name}` is not a format; expected one of: {}", names.join(", "));
                 let near = nearest(name, names);
                 let problem = self.document.problem(&field, known);
                 self.problems.push(problem.with_help(near.map(|name| format!("did you mean `{name}`?"))));

@@ -41,7 +41,10 @@ impl WorkflowReader<'_> {
         let Some(form) = clusters::kind(kind).map(|kind| kind.form()) else {
             self.complain(
                 &field,
-                format!("is not a kind of cluster; known: {}", clusters::names(|_| true).join(", ")),
+                format!(
+                    "is not a kind of cluster; expected one of: {}",
+                    clusters::names(|_| true).join(", ")
+                ),
             );
             return None;
         };
@@ -128,7 +131,7 @@ impl WorkflowReader<'_> {
         }
     }
 
-    /// A shared substitution that neither config declares has no effect and is probably misspelt.
+    /// A shared substitution that neither config declares has no effect and is probably misspelled.
     fn unknown_shared(&mut self, shared: &BTreeMap<String, String>, builds: [&BuildSpec; 2]) {
         let declared =
             |name: &str| builds.iter().any(|build| build.config["substitutions"].get(name).is_some());

@@ -90,7 +90,7 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
             criteria("name: mine\nfloors:\n  - size_bytes: 7G\n    busbw: 1\n"),
             "criteria.yaml:3:5: floors[0].size_bytes: 7 GiB is never measured; the nearest measured sizes are 4294967040 bytes and 8589934464 bytes",
         ),
-        // The part of each of the 24 ranks is a multiple of 16 bytes, so 8 GiB is rounded down and counts as measured; 16 GiB is never
+        // The part of each of the 24 ranks is a multiple of 16 bytes, so 8 GiB is rounded down to a measured size; 16 GiB is never
         // measured.
         (
             criteria("name: mine\nfloors: [{size_bytes: 8G, busbw: 1}, {size_bytes: 16G, busbw: 1}]\n"),
@@ -153,7 +153,7 @@ fn infeasible_runs_are_reported_at_the_faulty_field() {
         ),
         (
             (DEPLOYED, CRITERIA, &["cost.node_hour=88", "cost.budget=2"]),
-            "--set: cost.budget: 2.00 pays for 40s 909ms of 2 nodes at 88.00 an hour; a run is stopped 2m (limits.grace) before that, so no run could start; raise the budget, or lower limits.grace",
+            "--set: cost.budget: 2.00 covers 40s 909ms of 2 nodes at 88.00 an hour; a run is stopped 2m (limits.grace) before that, so no run could start; raise the budget, or lower limits.grace",
         ),
         (
             (DEPLOYED, CRITERIA, &["cluster.rent.deployed.slurm.nodes=4"]),
@@ -216,10 +216,7 @@ fn possible_failures_are_warnings() {
     );
     let (errors, warnings) = found(DEPLOYED, CRITERIA, &["cost.node_hour=88", "cost.budget=100"]);
     assert_eq!(errors, Vec::<String>::new());
-    assert!(
-        warnings.concat().contains("cost.budget: 100.00 pays for 34m 5s 454ms of 2 nodes"),
-        "{warnings:?}"
-    );
+    assert!(warnings.concat().contains("cost.budget: 100.00 covers 34m 5s 454ms of 2 nodes"), "{warnings:?}");
 }
 
 #[test]

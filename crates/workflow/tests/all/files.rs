@@ -413,8 +413,7 @@ fn notification_targets_are_checked_with_positions() {
     let stored = r#"{"slack":{"webhook":"ops-channel","on":["failed","still-failing"]}}"#;
     assert_eq!(serde_json::to_string(slack).unwrap(), stored);
 
-    let name =
-        "expected a name: a letter, then lower-case letters, digits and `-`, at most 40; never an address";
+    let name = "expected a name: a letter, then lower-case letters, digits and `-`, at most 40 characters; not an address";
     let cases = [
         (
             "notify: [slack: {webhook: 'https://hooks.example/T/B/secret'}]\n",

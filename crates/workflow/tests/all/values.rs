@@ -109,7 +109,7 @@ fn a_value_applies_to_every_build_that_declares_it() {
 }
 
 #[test]
-fn a_mapping_of_values_leaves_the_other_fields_of_its_section() {
+fn a_mapping_of_values_leaves_the_other_fields_of_its_section_unchanged() {
     let folder = Folder::new();
     let workflow = WORKFLOW.replace("limits: {lease: 4h}", "limits: {lease: 4h, logs: 7m}");
     fs::write(folder.0.path().join("w.yaml"), workflow).unwrap();
@@ -151,7 +151,7 @@ fn invalid_and_missing_values_are_reported_with_their_position() {
         (
             "_PROJECT: a\n_QUITE_ANOTHER: 1\n",
             &[],
-            "v.yaml:2:1: _QUITE_ANOTHER: no build of the workflow declares it; known: _HOW, _NODES, _PROJECT, _TOOLS",
+            "v.yaml:2:1: _QUITE_ANOTHER: no build of the workflow declares it; expected one of: _HOW, _NODES, _PROJECT, _TOOLS",
         ),
         ("_PROJECT: a\nlimits.jop: 3m\n", &[], "v.yaml:2:1: limits.jop: is not a known field"),
         (
@@ -196,7 +196,7 @@ fn invalid_and_missing_values_are_reported_with_their_position() {
         let problems = folder.problems(values, set);
         assert!(problems.starts_with(expected), "{values}{set:?}:\n{problems}\nexpected\n{expected}");
     }
-    // Without a values file, the problem is reported at the workflow.
+    // Without a values file, the problem is reported with a position in the workflow file.
     let alone = resolve(&folder.0.path().join("w.yaml"), &[]).map(|_| ()).unwrap_err().to_string();
     assert!(
         alone.contains("w.yaml:9:7: cluster.rent.deployed.substitutions._PROJECT: is missing"),
@@ -286,7 +286,7 @@ fn filled_templates_give_a_valid_workflow() {
 
 /// `burnin check` rejects every parameter that the steps would reject, by name.
 #[test]
-fn every_shipped_schema_refuses_hostile_values() {
+fn every_shipped_schema_rejects_hostile_values() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
     let folder = tempfile::tempdir().unwrap();
     let values = folder.path().join("values.yaml");
@@ -316,9 +316,9 @@ fn every_shipped_schema_refuses_hostile_values() {
     }
 }
 
-/// The workflows of an existing and of a deployed cluster differ in the source of the cluster only.
+/// The workflows of an existing and of a deployed cluster differ only in the source of the cluster.
 #[test]
-fn an_existing_and_a_deployed_a3_mega_are_measured_alike() {
+fn existing_and_deployed_a3_mega_clusters_have_the_same_benchmark_and_settings() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
     let existing = resolve(&workflows.join("a3-mega-existing.yaml"), &[])
         .unwrap_or_else(|problems| panic!("{problems}"))

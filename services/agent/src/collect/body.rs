@@ -172,7 +172,7 @@ impl BodyState {
 }
 
 /// The end of a file, starting at its first complete line, and the offset of that line. An incomplete line or private key is
-/// dropped: a secret whose beginning is missing would not be recognised.
+/// dropped: a secret whose beginning is missing would not be recognized.
 async fn whole_lines(ending: FileTail, not_before: u64, most: u64) -> io::Result<(u64, Vec<u8>)> {
     let FileTail { mut from, body } = ending;
     let mut text = Vec::new();

@@ -11,7 +11,7 @@ if [[ -z ${1:-} ]]; then
   exit 0
 fi
 version=$(dpkg-query --show --showformat='${Version}' "linux-image-$kernel")
-# For the ABI 6.1.0-21-cloud-amd64: the flavour's headers, and the headers common to all flavours.
+# For the ABI 6.1.0-21-cloud-amd64: the flavor's headers, and the headers common to all flavors.
 files=()
 for name in "linux-headers-$kernel"_"$version"_amd64.deb "linux-headers-${kernel%-cloud-amd64}-common"_"$version"_all.deb; do
   curl --fail --silent --show-error --location --retry 5 --output "/tmp/$name" "$1/pool/main/l/linux/$name"

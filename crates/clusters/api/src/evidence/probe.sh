@@ -1,8 +1,7 @@
-# Hardware evidence of this node before and after the command of the arguments, and the state of its GPUs during it. Read-only. Each
-# line is `burnin evidence: NODE MOMENT SOURCE TEXT`; the crate `measure` reads them. A probe takes at most 2 s: a source that does not
-# respond is missing, and the command runs anyway. A process in the driver of a broken GPU may ignore even SIGKILL, so every wait here
-# has a timeout.
-# A source may fail, and the environment of the job may have set `errexit` (BASH_ENV, SHELLOPTS).
+# Prints hardware evidence of this node before and after the command in the arguments, and the state of the GPUs during the command.
+# Read-only. Each line is `burnin evidence: NODE MOMENT SOURCE TEXT`; the crate `measure` reads them. A probe takes at most 2 s: a source
+# that does not respond is missing, and the command runs anyway. A process in the driver of a broken GPU may ignore even SIGKILL, so every
+# wait here has a timeout. A source may fail, and the environment of the job may have set `errexit` (BASH_ENV, SHELLOPTS).
 set +e
 burnin_node=${BURNIN_NODE_NAME:-$(hostname)}
 burnin_smi() { timeout -k 1 1.4 nvidia-smi "$@" 2>&1 || echo "nvidia-smi ended with status $?"; }
@@ -95,7 +94,7 @@ burnin_matches() {
   printf '%ss %d of %d\n' "$1" "$((found < $2 ? found : $2))" "$found"
   burnin_rows "$1" | tail -n "$2"
 }
-# Prints the bridges above GPUs and RDMA devices whose access control services are on, with the control register (PCI Express 7.7.11).
+# Prints the bridges with enabled access control services above GPUs and RDMA devices, with the control register (PCI Express 7.7.11).
 # Without root only the first 64 bytes of the configuration space can be read.
 burnin_acs() {
   local device path bridge words at try seen=' ' on=
@@ -172,13 +171,13 @@ burnin_settings() {
     [[ ! -e $file ]] || burnin_setting "net/$(basename "${file%/device}")/mtu" "$(<"${file%device}mtu")"
   done
 }
-# Arguments: moment, sources. The sources run in parallel, and their lines are printed in order. Instead of the lines of a source that has not
-# ended after 1.5 s, one line states this. Comments are outside the process substitution: older versions of bash read an apostrophe in them
-# as a quotation mark. The job's standard error is closed there, because it must not stay open in a process that cannot be killed. No
-# process writes to the pipe of the timer, so its `read` waits for the timeout. A line is cut to 4,000 bytes: several processes write to
-# one pipe, and only a write of at most 4,096 bytes is atomic. In the locale C a character is a byte. `printf` writes each row separately
-# and `read` requests each byte separately, so a row has several lines, and sed reads the rows: up to the timeout, or up to the last of
-# the rows `end`, which it counts as dots. The empty row after `end` is for versions of sed that read one row ahead.
+# Arguments: moment, sources. The sources run in parallel, and their lines are printed in order. Instead of the lines of a source that has
+# not ended after 1.5 s, one line states this. Comments are outside the process substitution: older versions of bash read an apostrophe in
+# them as a quotation mark. The job's standard error is closed there, because it must not stay open in a process that cannot be killed. No
+# process writes to the pipe of the timer, so its `read` waits for the timeout. A line is cut to 4,000 bytes: several processes write to one
+# pipe, and only a write of at most 4,096 bytes is atomic. In the locale C a character is a byte. `printf` writes each row separately and
+# `read` requests each byte separately, so a row contains several lines. sed reads the rows until the timeout, or until each source has
+# written its row `end`; sed counts these rows with dots. Versions of sed that read one row ahead require the empty row after `end`.
 burnin_evidence() {
   local -x LC_ALL=C
   local moment=$1 source row text chunk descriptor timer='' number left separator=$'\x1f'
@@ -272,7 +271,7 @@ burnin_run() {
   program=$!
   wait "$program"
   status=$?
-  # A signal interrupts `wait`, whose status is then not that of the program.
+  # After a signal, `wait` does not return the status of the program: wait again.
   while ((stopped)); do
     stopped=0
     wait "$program"
@@ -288,7 +287,7 @@ burnin_run() {
   for try in {1..4}; do kill -0 "$folded" 2>/dev/null || break; sleep 0.05; done
   kill -KILL "$folded" 2>/dev/null
   burnin_end after
-  # The program was ended by a signal: end this process by the same one, so that the launcher's report is the same as without evidence.
+  # The program was ended by a signal: end this process by the same signal, so that the launcher's report is the same as without evidence.
   trap - TERM INT
   ((status <= 128)) || kill -s "$((status - 128))" "$BASHPID" 2>/dev/null
   exit "$status"

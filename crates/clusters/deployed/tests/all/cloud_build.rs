@@ -81,7 +81,7 @@ async fn clusters_deployed_by_cloud_build_conform() {
     assert_eq!(
         tags,
         ["burnin.conformance.cluster.1", "burnin.conformance.cluster.1.destroy-1"],
-        "one deployment and one teardown, and no deployment of the name that was released first"
+        "expected one deployment and one teardown, and no deployment of a name released before its creation"
     );
     assert!(builds.iter().all(|(_, cluster, _)| cluster == "conformance-cluster-1"), "{builds:?}");
 }
@@ -121,12 +121,12 @@ async fn a_teardown_ended_by_cloud_build_is_retried() {
     world.clusters.create(&order).await.unwrap();
     let reason = loop {
         match world.clusters.delete(&name).await {
-            Err(PortError::Transient(why)) if why.contains("teardowns failed") => break why,
+            Err(PortError::Transient(why)) if why.contains("failed teardowns") => break why,
             Err(PortError::Transient(_)) => {}
             other => panic!("{other:?}"),
         }
     };
-    assert!(reason.contains("the build ended as TIMEOUT") && reason.contains("the next at"), "{reason}");
+    assert!(reason.contains("the build ended as TIMEOUT") && reason.contains("next attempt at"), "{reason}");
     assert_eq!(
         world.clusters.list().await.unwrap().clusters.len(),
         1,

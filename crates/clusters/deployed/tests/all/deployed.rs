@@ -302,7 +302,7 @@ async fn teardowns_are_retried_with_growing_delays_until_no_resource_is_left() {
     for (failed, pause) in [(1, 30), (2, 60)] {
         world.delete(&order.name).await.unwrap_err();
         let why = world.delete(&order.name).await.unwrap_err();
-        assert!(why.contains(&format!("{failed} teardowns failed; the next at")), "{why}");
+        assert!(why.contains(&format!("failed teardowns: {failed}; next attempt at")), "{why}");
         assert_eq!((count(), world.has().len()), (failed, 1), "no teardown starts before the delay ends");
         world.clock.advance(Span::from_secs(pause - 1));
         assert!(world.delete(&order.name).await.is_err());
@@ -382,7 +382,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kept_parts_serve_later_runs_until_the_sweeper_releases_them() {
+async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
     let mut world = FolderDeployment::new();
     let month = Span::from_secs(30 * 24 * 3600);
     world.keep = [("base".to_owned(), month), ("image".to_owned(), month)].into();
@@ -487,7 +487,7 @@ async fn kept_parts_in_use_are_not_released() {
     assert_eq!(release(&world.clusters, "never").await.unwrap(), None);
 }
 
-/// A teardown that was interrupted after it recorded the lease of the kept parts, and is repeated a day later.
+/// The teardown is interrupted after it records the lease of the kept parts, and is repeated a day later.
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_parts_are_not_used_beyond_their_recorded_lease() {
     let mut world = FolderDeployment::new();

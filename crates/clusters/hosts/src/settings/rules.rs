@@ -24,7 +24,7 @@ pub fn problems(settings: &Hosts) -> SettingsProblems {
         let twice = |text: &str| format!("`{}` is in the list twice; remove one entry", shown(text));
         let same_name = !names.insert(&host.name);
         own.add("name", same_name.then(|| twice(&host.name)));
-        // Without `address` the name is the address, so that one host may be listed by its name and by an address.
+        // Without `address` the name is the address, so the list could contain one host twice: by name and by address.
         let same_address = !addresses.insert(host.address()) && !same_name;
         let field = if host.address.is_some() { "address" } else { "name" };
         own.add(field, same_address.then(|| twice(host.address())));

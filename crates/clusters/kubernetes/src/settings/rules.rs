@@ -69,7 +69,7 @@ fn queue(settings: &Kubernetes, found: &mut ProblemList) {
     found.add(
         "yields",
         grows.then(|| {
-            "cannot be combined with `autoscaled`: its pods would add nodes; remove one of them".to_owned()
+            "cannot be combined with `autoscaled`: pending pods would add nodes; remove `yields` or `autoscaled`".to_owned()
         }),
     );
     if let Some(Topology::Required(level) | Topology::Preferred(level)) = &settings.topology {

@@ -134,7 +134,7 @@ async fn a_stopped_queue_is_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_nodes_are_counted() {
+async fn too_few_usable_nodes_are_refused_with_the_reasons() {
     let bed = ProbeBed::up().await;
     bed.api.node(
         "n3",

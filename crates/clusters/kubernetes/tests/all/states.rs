@@ -127,7 +127,7 @@ fn unknown_fields_and_values_are_accepted() {
     let jobset: JobSet = typed(
         &json!({"kind": "JobSet", "new": {"a": 1}, "status": {"terminalState": "Paused", "newer": []}}),
     );
-    assert!(state::over(&jobset), "an unknown end state is an end");
+    assert!(state::over(&jobset), "an unknown end state is treated as an end state");
     let workload: KueueWorkload = typed(
         &json!({"metadata": {}, "status": {"conditions": [{"type": "New", "status": "Maybe", "x": 1}]}}),
     );
@@ -150,7 +150,7 @@ fn terminal(object: &Value) -> bool {
 }
 
 #[test]
-fn a_completed_job_is_recognised() {
+fn a_completed_job_is_recognized() {
     let known = known("success", terminal);
     let PodFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)));
@@ -158,7 +158,7 @@ fn a_completed_job_is_recognised() {
 }
 
 #[test]
-fn the_states_of_a_starting_job_are_recognised() {
+fn the_states_of_a_starting_job_are_recognized() {
     let mut codes = Vec::new();
     for event in stream("success", "jobsets") {
         let version = event["object"]["metadata"]["resourceVersion"].clone();
@@ -209,7 +209,7 @@ fn an_unsatisfied_topology_is_reported_as_the_reason_for_waiting() {
     assert!(why.contains("topology \"bed\""), "{why}");
 }
 
-/// JobSet 0.11 labelled the pods with their priority -1000000, and the API server rejected them. The job has the events.
+/// JobSet 0.11 labeled the pods with their priority -1000000, and the API server rejected the pods. The job's events report this.
 #[test]
 fn pods_that_the_api_server_rejects_fail_at_once() {
     let known = recorded("negative-priority");
@@ -245,7 +245,7 @@ fn a_failed_job_has_the_exit_code_of_its_first_pod() {
 }
 
 #[test]
-fn recreated_pods_are_not_a_measurement() {
+fn a_job_with_recreated_pods_is_lost() {
     let known = known("failure-one-restart", |object| {
         object["status"]["restarts"] == 1 && object["status"]["replicatedJobsStatus"][0]["ready"] == 1
     });
@@ -406,7 +406,7 @@ fn every_failure_has_a_code() {
         ),
         ("ended OUT_OF_MEMORY Some(137)", broken(json!({}), json!({"reason": "OOMKilled", "exitCode": 137}))),
         ("ended TIMEOUT None", broken(json!({"reason": "DeadlineExceeded"}), json!({}))),
-        ("infrastructure dns_not_ready", with_message("DNS_NOT_READY x-n-0-1.x is not known to DNS\n")),
+        ("infrastructure dns_not_ready", with_message("DNS_NOT_READY DNS does not resolve x-n-0-1.x\n")),
         (
             "infrastructure dns_not_ready",
             with_message("ssh: Could not resolve hostname x-n-0-1.x: Name or service not known"),

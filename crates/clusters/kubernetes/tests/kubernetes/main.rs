@@ -134,7 +134,7 @@ async fn mpi_pods_connect_over_ssh_before_the_benchmark() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_rank_to_fail_gives_the_exit_code() {
+async fn the_job_has_the_exit_code_of_the_first_failed_rank() {
     let bed = KubernetesBed::up("[ \"$BURNIN_RANK\" = 1 ] && exit 3; sleep 30").await;
     let (jobs, job) = (bed.jobs(), bed.job("fails", json!({})));
     jobs.submit(&job).await.unwrap();
@@ -180,7 +180,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     let passed = KubernetesBed::up("true").await;
     let (jobs, job) = (passed.jobs(), passed.job("passed", json!({"nodes": 2, "keep_on_failure": "10m"})));
     jobs.submit(&job).await.unwrap();
-    assert_eq!(ended(&jobs, &job).await.exit_code, Some(0), "only failures are kept");
+    assert_eq!(ended(&jobs, &job).await.exit_code, Some(0), "pods of a successful job are not kept");
 }
 
 #[tokio::test]

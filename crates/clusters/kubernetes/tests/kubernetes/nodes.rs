@@ -27,7 +27,7 @@ async fn a_job_runs_on_its_named_nodes() {
     let first = text(&jobs, &pair, "benchmark.log").await;
     assert!(
         first.contains("rank 0 of 2") && first.contains("rank-1"),
-        "the first of them reaches the other: {first}"
+        "the first node connects to the second: {first}"
     );
     let second = text(&jobs, &pair, "node-1.log").await;
     assert!(second.contains("rank 1 of 2") && second.contains("rank-0"), "{second}");

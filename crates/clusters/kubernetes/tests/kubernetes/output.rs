@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::bed::{KubernetesBed, ended, text, until};
 
-/// Prints lines, some of them equal, while the file `going` exists.
+/// Prints lines, some of them equal, until the file `enough` exists.
 fn writer(bed: &std::path::Path) -> String {
     format!(
         "for ((n = 0; ; n++)); do echo \"line $n\"; echo same; [ -e {}/enough ] && break; sleep 0.02; done; printf 'no newline'",
@@ -22,12 +22,12 @@ fn whole(text: &str) {
         assert_eq!(
             (line, lines.next()),
             (format!("line {next}").as_str(), Some("same")),
-            "no line is missing or doubled"
+            "no line is missing or duplicated"
         );
         next += 1;
     }
     assert!(next > 3, "{next} lines");
-    assert_eq!(last, "no newline", "text after the last newline is output");
+    assert_eq!(last, "no newline", "text after the last newline is stored");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +77,7 @@ async fn stored_lines_are_kept_after_log_rotation() {
     let stream = spool.streams().await.unwrap().remove(0);
     let before = spool.cursor(&stream).await.unwrap().bytes;
     let pod = stream.splitn(3, '.').nth(2).unwrap().to_owned();
-    // Lines that rotate away while no process reads are lost, which is reported. Stored lines stay.
+    // Lines that are rotated while no process reads them are lost and reported as missing. Stored lines are kept.
     drop(jobs);
     bed.api.logs().rotate(&pod, "benchmark");
     let jobs = bed.jobs();
@@ -112,7 +112,7 @@ async fn an_expired_watch_is_restarted() {
     bed.api.cut();
     bed.world.hold(false);
     let spool = JobNotes::of(&bed.store, "old");
-    // Without polls, the watch alone must find the pod.
+    // The test does not poll, so only the watch can find the pod.
     until("the output of the pod is read", async || !spool.streams().await.unwrap().is_empty()).await;
     std::fs::write(bed.root.path().join("enough"), "").unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");

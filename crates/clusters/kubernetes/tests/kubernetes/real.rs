@@ -87,7 +87,8 @@ async fn jobs_on_a_real_api_server_conform() {
     let cluster = real.cluster(json!({}));
     scheduler_conformance::scheduler(&real.jobs(), &cluster, |name| bed::job(name, cluster.clone())).await;
     for name in ["one", "two", "three"] {
-        until("its deletion is confirmed", async || real.jobs().release(&cluster, name).await.is_ok()).await;
+        until("the job's deletion is confirmed", async || real.jobs().release(&cluster, name).await.is_ok())
+            .await;
     }
     assert_eq!(real.left(), "");
 }
@@ -128,7 +129,7 @@ async fn every_manifest_is_accepted_by_jobset() {
     real.jobs().cancel(&job.cluster, "everything").await.unwrap();
     // The job is cancelled, or has failed before that, because this host has no mpirun.
     _ = last(&real.jobs(), &job).await;
-    until("its deletion is confirmed", async || {
+    until("the job's deletion is confirmed", async || {
         real.jobs().release(&job.cluster, "everything").await.is_ok()
     })
     .await;
@@ -165,7 +166,7 @@ async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
             begun += text(&real.jobs(), &job, &file.name).await.matches("begun\n").count();
         }
         assert_eq!(begun, 2, "each rank starts once after {polls} polls");
-        until("its deletion is confirmed", async || {
+        until("the job's deletion is confirmed", async || {
             real.jobs().release(&job.cluster, &job.name).await.is_ok()
         })
         .await;
@@ -296,7 +297,9 @@ async fn only_the_lowest_priority_class_yields() {
         );
     }
     assert_eq!(ended(&real.jobs(), &job).await.state, "COMPLETED");
-    until("its deletion is confirmed", async || real.jobs().release(&job.cluster, "idle").await.is_ok())
-        .await;
+    until("the job's deletion is confirmed", async || {
+        real.jobs().release(&job.cluster, "idle").await.is_ok()
+    })
+    .await;
     assert_eq!(real.left(), "");
 }

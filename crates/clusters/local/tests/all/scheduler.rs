@@ -119,7 +119,7 @@ async fn an_image_with_a_wrong_digest_is_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrent_staging_gives_complete_images() {
+async fn concurrent_staging_produces_complete_images() {
     let root = tempfile::tempdir().unwrap();
     let rented = Rented::under(&root.path().join("clusters"));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());

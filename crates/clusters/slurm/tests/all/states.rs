@@ -19,7 +19,7 @@ fn shown(version: &str, scenario: &str) -> SlurmJobRow {
     SlurmJobRow::shown(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
 }
 
-/// The accounting's line of the allocation, in the columns that the adapter requests.
+/// The accounting record of the allocation, with the columns that the adapter requests.
 fn accounted(version: &str, scenario: &str) -> SlurmJobRow {
     let text = recorded(version, &format!("{scenario}.sacct.txt"));
     let line = text.lines().nth(1).expect("a line");
@@ -146,7 +146,7 @@ fn every_state_in_slurms_documentation_is_classified() {
             "RUNNING COMPLETING CONFIGURING RESIZING SIGNALING STAGE_OUT STOPPED SUSPENDED POWER_UP_NODE EXPEDITING",
         ),
         (SlurmStateKind::Again, "REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT"),
-        // An unknown state of a future version counts as running: the job continues until its stage's limit.
+        // An unknown state of a future version is treated as running: the job continues until its stage's limit.
         (SlurmStateKind::Going, "HYPERSPACE"),
     ];
     for (expected, words) in table {
@@ -194,7 +194,7 @@ fn reasons_for_waiting_are_distinguished() {
 }
 
 #[test]
-fn the_claiming_job_counts_if_two_jobs_have_the_same_name() {
+fn the_claiming_job_decides_the_state_if_two_jobs_have_the_same_name() {
     let row = |id, state: &str| SlurmJobRow { id, state: state.into(), ..SlurmJobRow::default() };
     let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
     let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };

@@ -68,7 +68,7 @@ async fn a_job_that_yields_is_preempted_by_any_other_job() {
         "the first end state is final"
     );
     assert_eq!(bed.begun("yields"), 4, "the preempted job is not started again");
-    // The nodes of the preempted job become idle when their steps have ended; `sinfo` counts them earlier.
+    // The nodes of the preempted job become idle when their steps have ended; `sinfo` lists them as idle earlier.
     let until = Instant::now() + Duration::from_secs(30);
     let busy = loop {
         let status = probe(&bed, &settings).await;

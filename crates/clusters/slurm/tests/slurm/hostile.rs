@@ -189,7 +189,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
             );
         }
     }
-    assert!(harmless < 150, "{harmless} values are accepted as words");
+    assert!(harmless < 150, "expected fewer than 150 accepted values, found {harmless}");
     assert_eq!(bed.run("squeue -h -t all -o %i"), before, "nothing was submitted");
 }
 

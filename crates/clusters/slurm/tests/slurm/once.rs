@@ -77,7 +77,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     assert_eq!(
         std::fs::read_dir(folder.join("refused")).unwrap().count(),
         1,
-        "the second reports that it did not run the benchmark"
+        "the second job is recorded as refused"
     );
 }
 
@@ -107,7 +107,7 @@ async fn a_job_that_starts_during_a_request_continues() {
             jobs.submit(&job).await.unwrap();
         }
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "{name}");
-        assert!(waited.exists(), "{name}: no answer was older than the start");
+        assert!(waited.exists(), "{name}: no response was older than the start of the job");
         assert_eq!((bed.numbers(name).len(), bed.begun(name)), (1, 4), "{name}");
     }
 }
@@ -150,7 +150,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
         bed.until("no job of the name remains", || bed.run(&format!("squeue -h -n {name}")).is_empty());
         assert_eq!(bed.begun(&name), 4, "moment {moment}: {:?}", bed.numbers(&name));
     }
-    assert!(cut_first >= 8, "only {cut_first} of 16 submissions were cut short");
+    assert!(cut_first >= 8, "expected at least 8 of 16 submissions to be interrupted, found {cut_first}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,13 +179,13 @@ async fn the_result_is_known_after_the_controller_purged_the_job() {
         bed.jobs().submit(job).await.unwrap();
         bed.until("the job has recorded its end", || bed.folder(&job.name).join("end.json").exists());
     }
-    bed.until("no object is left", || bed.run("squeue -h").is_empty());
+    bed.until("no job is left in the queue", || bed.run("squeue -h").is_empty());
     // The controller reports ended jobs to the accounting with a delay. If it is killed before that, the jobs stay
     // open, and the next controller closes them as CANCELLED.
     if bed.run("scontrol show config").contains("accounting_storage/slurmdbd") {
         for (job, state) in [(&good, "COMPLETED"), (&bad, "FAILED")] {
             let recorded = format!("sacct -n -X -P -o state --name={}", job.name);
-            bed.until("the accounting has the end of the job", || bed.run(&recorded).contains(state));
+            bed.until("the accounting records the end of the job", || bed.run(&recorded).contains(state));
         }
     }
     bed.kill("slurmctld");

@@ -108,7 +108,7 @@ impl Book {
         self.records.iter().map(|record| &record.entry).collect()
     }
 
-    /// Feeds the facts of a good run up to, and including, the one of this type.
+    /// Applies the facts of a successful run up to and including the first fact of this type.
     pub fn until(&mut self, event_type: &str) -> &mut Self {
         for fact in happy() {
             let last = fact.event_type() == event_type;
@@ -117,7 +117,7 @@ impl Book {
                 return self;
             }
         }
-        panic!("a good run has no fact of type {event_type}");
+        panic!("a successful run has no fact of type {event_type}");
     }
 
     pub fn conclusion(&self) -> Option<&'static str> {

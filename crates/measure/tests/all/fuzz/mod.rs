@@ -10,7 +10,7 @@ use std::{fs, path::PathBuf};
 use measure::FORMATS;
 use model::SplitMix64;
 
-/// Damaged logs of each format. `BURNIN_FUZZ_CASES` sets another number.
+/// Number of damaged logs of each format; `BURNIN_FUZZ_CASES` overrides it.
 const CASES: u64 = 200;
 /// Maximum length of a damaged log, bytes: short logs reach more states in the same time.
 const LONGEST: usize = 8 * 1024;
@@ -117,14 +117,14 @@ fn any_damage_to_a_log_leaves_a_valid_reading() {
         for case in 0..cases {
             let mut random = SplitMix64(u64::from(number) << 32 | case);
             let others = &corpora[random.below(corpora.len())];
-            // One in eight logs has a detected format.
+            // One in eight logs is read with detection of its format.
             let selected = if random.below(8) == 0 { u8::MAX } else { number };
             let mut input = vec![selected, random.number() as u8];
             input.extend(damaged(samples, others, &mut random));
             let result = std::panic::catch_unwind(|| property::holds(&input));
             assert!(
                 result.is_ok(),
-                "{}, case {case}: the panic above; the input is {:?}",
+                "{}, case {case}: parsing panicked, see above; the input is {:?}",
                 format.name,
                 String::from_utf8_lossy(&input)
             );

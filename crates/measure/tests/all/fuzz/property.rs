@@ -35,7 +35,7 @@ pub fn holds(input: &[u8]) {
     }
 }
 
-/// Returns at most a number of bytes at a time.
+/// A reader of the slice that returns at most the stated number of bytes per read.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl std::io::Read for Pieces<'_> {

@@ -1,4 +1,4 @@
-//! Runs to report: ledgers written through the state machine's own rules, with a clock.
+//! Runs for reports: the state machine creates each record of their ledgers, at a simulated time.
 use lifecycle::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};
 use model::{
     Program,

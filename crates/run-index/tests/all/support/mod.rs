@@ -1,4 +1,4 @@
-//! Ledgers of runs by the state machine's rules.
+//! Writes ledgers of runs by the state machine's rules.
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},

@@ -12,7 +12,7 @@ use verdict::{
     baseline::{Healthy, Unlearnable, learn},
 };
 
-/// A log of nvbandwidth on a real H100: three times alone, and once next to a program that kept the GPU busy.
+/// A log of nvbandwidth on a real H100: three runs on an idle GPU, and one while another program kept the GPU busy.
 #[expect(clippy::disallowed_methods, reason = "a test may read files")]
 pub fn sample(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples").join(name);

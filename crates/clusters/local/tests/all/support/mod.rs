@@ -7,7 +7,7 @@ pub fn program() -> OwnProgram {
     test_support::processes::program("support::be_host")
 }
 
-/// Has no effect as a test; with the arguments of a node it runs as one.
+/// Does nothing as a test; with the arguments of a node, this binary runs as the node.
 #[test]
 fn be_host() {
     test_support::processes::host();
