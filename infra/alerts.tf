@@ -51,7 +51,7 @@ locals {
       aligner   = "ALIGN_MAX"
       above     = 0
       lasting   = "0s"
-      condition = "a hundred deliveries of an event failed"
+      condition = "100 delivery attempts of an event failed"
     }
     # Other systems read the replies: an old reply is not a failure of Burnin.
     old-events = {

@@ -1,4 +1,5 @@
-# Google's services use a customer-managed key with their own service agents (K1: each page "Use customer-managed encryption keys").
+# Google's services use a customer-managed key with their own service agents (see the page "Use customer-managed encryption keys" of each
+# product).
 data "google_storage_project_service_account" "agent" {}
 
 data "google_bigquery_default_service_account" "agent" {}

@@ -86,13 +86,13 @@ variable "alerted" {
 }
 
 variable "ledger_retention_days" {
-  description = "Retention of ledger records: no account can delete them earlier."
+  description = "Retention of ledger records, in days: no account can delete them earlier."
   type        = number
   default     = 400
 }
 
 variable "artefact_days" {
-  description = "Retention of logs and images."
+  description = "Retention of logs and images, in days."
   type        = number
   default     = 400
 }
@@ -120,19 +120,19 @@ variable "build_secrets" {
 }
 
 variable "link" {
-  description = "URL template of a run in notices, with {run} in it; null: no link."
+  description = "URL template of a run in notices, with the placeholder {run}; null: no link."
   type        = string
   default     = null
 }
 
 variable "otlp_endpoint" {
-  description = "OTLP endpoint for spans and metrics, of a collector that needs no credentials: Google's own endpoint refuses the services, which may write neither; null: no export."
+  description = "OTLP endpoint for spans and metrics, of a collector that needs no credentials: Google's own endpoint rejects the services, which have no permission to write spans or metrics; null: no export."
   type        = string
   default     = null
 }
 
 variable "protected" {
-  description = "Refuse to delete services, tables, and buckets with objects. false is for the removal of the whole deployment."
+  description = "Whether Terraform refuses to delete services, tables, and buckets with objects. Set to false to remove the whole deployment."
   type        = bool
   default     = true
 }

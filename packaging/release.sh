@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 key=${1:-}
-[[ -z $key || -r $key ]] || { echo "$key cannot be read" >&2; exit 64; }
+[[ -z $key || -r $key ]] || { echo "$key cannot be read; give a readable private Ed25519 key in PEM" >&2; exit 64; }
 [[ -z $(git status --porcelain) ]] || { echo "the working tree has changes; commit them, because a release names its commit" >&2; exit 64; }
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 machine=$(uname -m)

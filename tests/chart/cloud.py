@@ -43,7 +43,7 @@ def gcluster():
         end()
     if not pathlib.Path(args[1]).is_dir():
         end(f"{args[1]}: no such deployment", 1)
-    # Terraform reaches the API by address, from this machine.
+    # Terraform connects to the cluster's API by IP address, so the address of this machine must be authorized.
     authorized = [each["cidr_block"] for each in world["settings"]["vars"]["authorized_networks"]] if args[0] == "deploy" else world.get("authorized", [])
     if (args[0] == "deploy" or world["things"].get("clusters")) and world.get("own", "198.51.100.4") + "/32" not in authorized:
         end('Error: Get "https://203.0.113.7/api/v1/namespaces": dial tcp 203.0.113.7:443: i/o timeout', 1)

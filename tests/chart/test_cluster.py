@@ -198,7 +198,7 @@ class Deploy(unittest.TestCase):
         for words in (f"JobSet {pins['jobset']['version']}", f"Kueue {pins['kueue']['version']}", f"gIB {pins['gib']['version']}", pins["base"]["tag"]):
             self.assertIn(words, readme)
         major, minor = map(int, pins["toolkit"]["version"].removeprefix("v").split(".")[:2])
-        self.assertGreaterEqual((major, minor), (1, 76), "the first with all settings of the blueprint")
+        self.assertGreaterEqual((major, minor), (1, 76), "the first version with all settings of the blueprint")
 
     def test_only_a_running_gcluster_reaches_the_api_by_address(self):
         cloud = Cloud(self)

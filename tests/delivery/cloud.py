@@ -9,7 +9,7 @@ import os
 import pathlib
 import shutil
 
-# API of each resource type; the longest matching prefix counts.
+# API of each resource type; the longest matching prefix applies.
 APIS = {
     "google_artifact_registry": "artifactregistry", "google_bigquery": "bigquery", "google_cloud_run": "run", "google_cloud_scheduler": "cloudscheduler",
     "google_cloudbuild": "cloudbuild", "google_logging": "logging", "google_monitoring": "monitoring", "google_project": "cloudresourcemanager",

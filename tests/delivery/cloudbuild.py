@@ -2,7 +2,7 @@
 persists. An image is this host's root under an overlay that adds and removes programs, because no image can be pulled here.
 
 Sources: GoogleCloudPlatform/cloud-build-local:validate/validate.go (substitutions, steps); cloud.google.com/build/docs, pages "Substituting variable
-values", "Run bash scripts" (without a first line `#!` a script is one of /bin/sh; substitutions are not replaced in scripts) and "Build
+values", "Run bash scripts" (a script without a first line `#!` is run by /bin/sh; substitutions are not replaced in scripts) and "Build
 configuration file schema".
 """
 
@@ -117,7 +117,7 @@ class Build:
             known |= {step["id"]} if "id" in step else set()
             texts = [step["name"], step.get("dir", ""), step.get("entrypoint", ""), *(step.get("args") or ()), *(step.get("env") or ())]
             used |= {key for text in texts for key in keys(text)}
-            # Assumption: a key counts as used if only a script receives it, as a variable. The documentation does not state this.
+            # Assumption: a key is used even if only a script receives it, as a variable. The documentation does not state this.
             if self.maps(step):
                 used |= set(self.substitutions)
         if not known - {"-"} and not self.config.get("steps"):
@@ -161,7 +161,7 @@ class Build:
     def step(self, step, place, workspace, records, stand_ins, sources):
         image = IMAGES.get(self.replaced(step["name"]).rpartition(":")[0] or step["name"]) or IMAGES.get(step["name"])
         if image is None:
-            return 1, f"{step['name']}: the rehearsal has no such image"
+            return 1, f"{step['name']}: the rehearsal does not contain this image; add it to IMAGES"
         layer(place / "image", image, stand_ins)
         if "script" in step:
             script = step["script"] if step["script"].startswith("#!") else "#!/bin/sh\n" + step["script"]

@@ -77,7 +77,7 @@ def idle():
 
 
 def run():
-    """A run among a hundred concurrent ones, without its cluster and its builds."""
+    """Costs of a run among a hundred concurrent runs, without its cluster and its builds."""
     creates, lists, reads, *_ = (int(cell) for cell in row("100", TESTING.partition("| runs | creates |")[2])[:3])
     total, events, *_ = row("1,000", TESTING.partition("| concurrent runs |")[2])
     handled = float(total.removesuffix(" s")) * float(events.replace(",", "")) / 1000
@@ -129,7 +129,7 @@ def main():
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(written)
     elif written != page:
-        sys.exit("docs/RUNBOOK.md has other costs than computed: run python3 tests/delivery/costs.py --write")
+        sys.exit("the costs in docs/RUNBOOK.md differ from the computed costs: run python3 tests/delivery/costs.py --write")
     else:
         total = lambda rows, column: sum(row[column] for row in rows)
         print(f"costs: {usd(total(idle(), 3))} USD a month without runs, {usd(total(run(), 3))} USD for a run")

@@ -156,7 +156,7 @@ class CloudBuild(unittest.TestCase):
         self.assertIn(expected, str(error.exception))
 
     def test_the_trigger_sets_the_substitutions_of_the_config(self):
-        # A trigger ignores unknown keys, so that a typo would only leave the default.
+        # A trigger ignores unknown keys: a misspelled key would have no effect, and the default value would be used.
         block = re.search(r"substitutions = \{(.*?)\n  \}", (ROOT / "infra/build.tf").read_text(), re.S).group(1)
         self.assertEqual(set(re.findall(r"^\s*(_\w+)", block, re.M)), set(CONFIG["substitutions"]))
 

@@ -48,7 +48,7 @@ SKIPPED = (
     ("   $ terraform -chdir=infra apply -target=google_artifact_registry_repository.images -var 'images={}'\n", "", 'Repository "burnin" not found'),
     ("$ bash .ci/images.sh dist\n   $ bash .ci/push.sh\n", "$ bash .ci/push.sh\n", "run .ci/images.sh dist first"),
 )
-# A part of infra/services.tf without which the plan after a rollout is not empty.
+# Parts of infra/services.tf: if one of them is missing, the plan after a rollout is not empty.
 IGNORED = ("template[0].containers[0].image, ", "template[0].labels, ")
 
 

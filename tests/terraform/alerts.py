@@ -383,7 +383,7 @@ def cases(deployment, parked, failed):
 
 
 def problems(deployment, parked, failed):
-    """Every case with another result than expected."""
+    """Every case whose result differs from the expected one."""
     found = []
     for name, (causes, others) in cases(deployment, parked, failed).items():
         for what, (entries, series) in causes.items():
@@ -395,7 +395,7 @@ def problems(deployment, parked, failed):
     return found
 
 
-# Log statements that count for a metric, in addition to all errors. Any other statement that matches is an error.
+# Log statements that a metric counts, in addition to all errors. Any other statement that matches is an error.
 COUNTED = {
     "burnin/parked": ["crates/service/src/parking.rs"],
     "burnin/overdue": ["services/provisioner/src/sweep.rs"],
@@ -457,7 +457,7 @@ def main():
         except AssertionError as error:
             assert expected in str(error), error
         else:
-            sys.exit(f"{wrong!r} instead of {right!r} is not found")
+            sys.exit(f"the planted error {wrong!r} instead of {right!r} is not found")
     number = sum(len(causes) + len(others) for causes, others in cases(deployment, parked, failed).values())
     print(f"alerts: {len(deployment.policies)} policies, {number} cases, {len(STATEMENTS)} log statements, {len(PLANTED) + len(MISTYPED)} planted errors are found")
 

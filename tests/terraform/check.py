@@ -121,7 +121,7 @@ def broken_rules(plan):
     return found
 
 
-# A text of the plan, its replacement, and a rule that it breaks.
+# A text of the plan, its replacement, and the rule that the replacement breaks.
 BREAKING = (
     ('"uniform_bucket_level_access": true', '"uniform_bucket_level_access": false', "uniform access"),
     ('"ttl": ""', '"ttl": "2678400s"', "no expiry"),

@@ -25,7 +25,7 @@ NESTING = {"single": pb.Schema.NestedBlock.SINGLE, "list": pb.Schema.NestedBlock
 
 
 def block(schema):
-    """A block of the plugin protocol. An optional argument counts as computed as well, because the bindings do not state which ones are."""
+    """A block of the plugin protocol. Optional arguments are also treated as computed, because the bindings do not mark computed arguments."""
     attributes = [
         pb.Schema.Attribute(
             name=name, type=json.dumps(of["type"]).encode(), required=of.get("required", False),
@@ -93,7 +93,7 @@ def values(value, path):
 
 
 def is_set(value):
-    """Whether a configuration has this argument or block; 0, false and an empty text count."""
+    """Whether a configuration has this argument or block; 0, false and an empty text are values."""
     return value is not None and value != []
 
 

@@ -29,7 +29,7 @@ def install():
     account = json.loads(described)["serviceAccounts"][0]["email"]
     record = {"cluster": wanted["cluster"], "project": wanted["project"], "subscription": f"{wanted['short']}-agent"}
     home = wanted["home"] or wanted["project"]
-    # Stored before anything is created, so that the teardown can remove everything.
+    # The record is stored before any resource is created, so that the teardown can remove all of them.
     with open("agent.json", "w", encoding="utf-8") as file:
         json.dump(record, file, indent=1)
     put(wanted["state"], "agent.json")

@@ -15,7 +15,7 @@ from toolkit import Deployment, put, versions
 
 
 def found(more=None):
-    """Reads found.json; `more` is added to it."""
+    """Returns the content of found.json, after adding `more` to the file."""
     values = {}
     if os.path.exists("found.json"):
         with open("found.json", encoding="utf-8") as file:
@@ -92,7 +92,7 @@ def kept_base(wanted, cluster):
 
 def base():
     wanted = read_parameters()
-    # Stored first: the teardown reads names and locations from it.
+    # The parameters are stored first, because the teardown reads names and locations from them.
     put(wanted["state"], "asked.json")
     check_prerequisites()
     settings = {"system_network": wanted["network"], "system_subnetwork": wanted["subnetwork"], "system_range": wanted["system_range"]}

@@ -13,8 +13,8 @@ from subprocesses import Failed, active_account, call, read_parameters, run_step
 from toolkit import Deployment, get
 from toolkit import listed as stored
 
-# Resources that may remain: how they are listed, and whether they have labels. Networks have none and are found by
-# name; Slurm's bucket has another name (toolkit, slurm_files.tf) and the deployment's labels.
+# Kinds of resources that may remain, each with gcloud's command and whether its resources have labels. Networks have no labels and are
+# found by name; Slurm's bucket has another name (toolkit, slurm_files.tf) and the deployment's labels.
 KINDS = {
     "instance": (["compute", "instances"], True),
     "instance template": (["compute", "instance-templates"], False),

@@ -136,7 +136,7 @@ def read(parameters, environment, problems):
 
 
 def contradictions(values, problems):
-    """Reports values that are valid alone and conflict with each other."""
+    """Reports conflicts between values that are individually valid."""
     if values["region"] and values["zone"] and not values["zone"].startswith(values["region"] + "-"):
         problems.append(f"_ZONE: expected a zone of {values['region']}, found {values['zone']!r}")
     if values["provisioning"] == "reservation" and values["reservation"] == "":
@@ -153,7 +153,7 @@ def contradictions(values, problems):
     if values["storage"] == "lustre" and values["source_image"] and not values["source_image"].startswith("ubuntu-"):
         problems.append("_SOURCE_IMAGE: expected an Ubuntu 22.04 image with _STORAGE=lustre: Lustre has no client for Debian")
     if values["storage"] == "filestore" and values["source_image"] and not values["headers_from"]:
-        problems.append("_HEADERS_FROM: expected the archive with the kernel headers of the Debian image")
+        problems.append("_HEADERS_FROM: expected the archive with the kernel headers of _SOURCE_IMAGE, found no value")
     if values["agent"]:
         for name, variable in (("agent_sha256", "_AGENT_SHA256"), ("artefacts", "_ARTEFACTS")):
             if values[name] == "":

@@ -14,7 +14,7 @@ LONGEST_PAUSE = 20
 
 
 def login(wanted):
-    """Name of the login node."""
+    """Returns the login node's name. Raises ValueError unless exactly one login node exists."""
     listed = call(["gcloud", "compute", "instances", "list", f"--project={wanted['project']}", "--format=json",
                    f"--filter=name~^{wanted['short']}-login AND labels.burnin-cluster={wanted['cluster']}"], shown=False)
     machines = json.loads(listed)

@@ -12,7 +12,7 @@ CAUSES = [
     (r"ZONE_RESOURCE_POOL_EXHAUSTED|VM_MIN_COUNT_NOT_REACHED|INSUFFICIENT_CAPACITY|Requested minimum count", "STOCKOUT: the zone has no capacity for this machine type"),
     (r"Quota '[^']*' exceeded|QUOTA_EXCEEDED", "QUOTA: the project's quota is exhausted"),
     (r"is already being used by", "IN_USE: a foreign resource uses the network"),
-    (r"Timeout while waiting for|timeout while waiting for state", "TIMEOUT: a machine or an image was not ready in time"),
+    (r"Timeout while waiting for|timeout while waiting for state", "TIMEOUT: a machine or an image was not ready within its timeout"),
     (r"PERMISSION_DENIED|Error 403|does not have permission", "PERMISSION: the account lacks a permission"),
     (r"Reservation .* not found|The resource '.*/reservations/.*' was not found", "RESERVATION: the zone has no such reservation"),
 ]

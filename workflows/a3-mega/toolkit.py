@@ -45,7 +45,7 @@ class Deployment:
             self.keep()
 
     def destroy(self):
-        """Destroys the deployment. A lock on the state belongs to a stopped deployment, because no other one runs now: it is released."""
+        """Destroys the deployment. Releases a lock on the state: no other deployment runs now, so the lock's owner has stopped."""
         os.environ["TF_IN_AUTOMATION"] = "TRUE"
         words = ["gcluster", "destroy", self.name, "--auto-approve"]
         for retry in (True, False):

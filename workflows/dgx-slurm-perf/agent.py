@@ -118,7 +118,7 @@ def install(values):
         print("_AGENT is empty: no agent is installed", flush=True)
         return 0
     recorded = record(values)
-    # Stored before anything is created, so that the release can remove everything.
+    # The record is stored before any resource is created, so that the release can remove all of them.
     store(values, recorded)
     name = recorded["subscription"]
     if name not in subscriptions(recorded):

@@ -189,7 +189,7 @@ class Inventory:
         for group, wanted in (("slurm-master", 1), ("slurm-node", 0)):
             found = len(self.groups[group])
             if found == 0:
-                self.problems.append(f"{self.file}: [{group}]: expected at least one host" if not wanted else
+                self.problems.append(f"{self.file}: [{group}]: expected at least one host, found none" if not wanted else
                                      f"{self.file}: [{group}]: expected one host, found none")
             elif wanted and found != wanted:
                 self.problems.append(f"{self.file}: [{group}]: expected one host, found {found}")

@@ -44,7 +44,7 @@ impl Collective {
         matches!(self, Self::AllGather | Self::ReduceScatter | Self::Alltoall)
     }
 
-    /// Bytes of the smallest unit of a message of `size` bytes: a rank's part, rounded down to 16 bytes, or the whole.
+    /// Bytes of the smallest unit of a message of `size` bytes: a rank's part, rounded down to 16 bytes, or the whole message.
     pub fn part(self, size: usize, ranks: usize) -> usize {
         if self.is_split() { size / FLOAT / ranks * FLOAT & !15 } else { size / FLOAT * FLOAT }
     }

@@ -1,8 +1,8 @@
 //! Memory bandwidth and a matrix product of this node: of each GPU, or of the processors if no GPU exists.
 //!
-//! `node_perf memory` copies memory; `node_perf product` multiplies two matrices of floats and checks the result. One line for
-//! each device is printed, then `node_perf: done`. GPUs are used through the driver alone (`libcuda.so.1`), so no toolkit is
-//! required; their product is a simple kernel, which is far from the device's peak but equal on equal devices.
+//! `node_perf memory` copies memory; `node_perf product` multiplies two matrices of floats and checks the result. One line for each device
+//! is printed, then `node_perf: done`. GPUs are used through the driver only (`libcuda.so.1`), so no toolkit is required; their product is
+//! a simple kernel, which is far from the device's peak but equal on equal devices.
 //!
 //! Standard library only: a build step compiles this file and its modules with `rustc --edition 2024 -O` in seconds.
 //!

@@ -88,7 +88,7 @@ pub fn print_foot(ring: &mut Ring, collective: Collective, bad_halves: f64, aver
     code
 }
 
-/// A number with two decimals, or with as many as fit the width, or with an exponent.
+/// A number with two decimals, or with as many decimals as fit the width, or with an exponent.
 pub fn squeeze(value: f64, width: usize) -> String {
     let plain = (0..=2).rev().map(|decimals| format!("{value:.decimals$}")).find(|text| text.len() <= width);
     plain.unwrap_or_else(|| exponent(&format!("{value:.*e}", width.saturating_sub(6))))

@@ -1,4 +1,4 @@
-//! Import cycles between the files of a crate. File A imports file B if a path in A leads to an item that B defines; re-exports are
+//! Import cycles between the files of a crate. File A imports file B if a path in A refers to an item that B defines; re-exports are
 //! followed. A module and the modules inside it may import each other. Code of tests and arguments of macros are not considered.
 
 use std::{

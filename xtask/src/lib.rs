@@ -65,7 +65,8 @@ pub fn main() -> ExitCode {
 fn checkout() -> Result<PathBuf, String> {
     let here = std::env::current_dir().map_err(|error| format!("current folder: {error}"))?;
     let root = here.ancestors().find(|folder| folder.join("xtask/Cargo.toml").is_file());
-    root.map(Path::to_path_buf).ok_or_else(|| format!("{} is not in a checkout of Burnin", here.display()))
+    root.map(Path::to_path_buf)
+        .ok_or_else(|| format!("{} is not in a checkout of Burnin; change to a checkout", here.display()))
 }
 
 /// Writes the files and removes obsolete files, or reports differences.
@@ -82,7 +83,7 @@ fn settle(root: &Path, place: &Path, files: BTreeMap<PathBuf, String>, check: bo
         differing.extend(stale);
         return match differing.as_slice() {
             [] => Ok(()),
-            paths => Err(format!("files are not up to date; run `cargo xtask` without --check: {paths:?}")),
+            paths => Err(format!("files are not up to date: {paths:?}; run `cargo xtask` without --check")),
         };
     }
     let write = |path: &PathBuf| {

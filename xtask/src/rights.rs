@@ -165,7 +165,7 @@ fn broken(rights: &Rights) -> Vec<String> {
     for (name, build) in &rights.builds {
         if build.project.iter().any(|role| acting.contains(&role.as_str())) {
             broken.push(format!(
-                "{name}: with this role in the project a build step could act as the conductor"
+                "{name}: this role in the project permits a build step to act as the conductor"
             ));
         }
     }

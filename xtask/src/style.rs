@@ -85,7 +85,7 @@ impl Banned {
             .map_err(|error| error.to_string())
     }
 
-    /// The lines with a banned phrase, from 1. An underscore counts as a space: names of tests are sentences too.
+    /// The lines with a banned phrase, from 1. An underscore is treated as a space, because names of tests are sentences too.
     fn lines<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
         text.lines().enumerate().flat_map(move |(index, line)| {
             let line = line.replace(QUOTED, "").replace('_', " ");

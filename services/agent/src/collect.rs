@@ -143,7 +143,7 @@ impl Collector {
         for (number, written) in files.iter().enumerate() {
             let file = &written.name;
             let Some(limit) = room.take(files.len() - number - 1, self.limits.file_bytes) else {
-                let why = format!("the job wrote more than {} files", self.limits.files);
+                let why = format!("the job wrote more than the maximum of {} files", self.limits.files);
                 taken.leave(of.attempt, [(file.clone(), why)]);
                 continue;
             };
@@ -188,7 +188,7 @@ impl Collector {
                 return Ok(object);
             }
         }
-        let why = format!("{} changed between all {VERSIONS} attempts to store it", file.name);
+        let why = format!("{} changed again after {VERSIONS} stored versions, the maximum", file.name);
         Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)))
     }
 }

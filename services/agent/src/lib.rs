@@ -133,7 +133,7 @@ impl Agent {
 }
 
 /// State of a job. An absent job must stay absent: its submission may still be in flight, and the next attempt would run at the same time.
-/// So an absent job is cancelled and polled again. A job that was never accepted and is cancelled counts as absent, so that repeated polls
+/// So an absent job is cancelled and polled again. A cancelled job that was never accepted is reported as absent, so that repeated polls
 /// return the same result.
 async fn poll(
     scheduler: &dyn Scheduler,

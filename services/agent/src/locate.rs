@@ -150,7 +150,7 @@ impl Locator {
         }
     }
 
-    /// The nodes that are searched; `None` if the search was stopped before they were determined.
+    /// Nodes of the search; `None` if the search was stopped before they were determined.
     async fn nodes(
         &self,
         id: &CommandId,
@@ -188,8 +188,8 @@ impl Locator {
                 SweepOutcome::Void { why: "the pair was not started".to_owned() }
             }
             JobStatus::Absent => {
-                // Another agent may have stopped the search since this step started. A later stop reads every outcome that led to this
-                // pair, and cancels the pair by its name.
+                // Another agent may have stopped the search since this step started. If a stop follows, the next step derives this pair
+                // from the stored outcomes, and cancels the pair by its name.
                 let ended: Option<Over> = self.read(pair.id, "over.json").await?;
                 if ended.is_none() {
                     self.scheduler.submit(&pair.job(cluster)).await?;
@@ -438,7 +438,7 @@ fn is_suspected(search: &NodeSearch, node: &str) -> bool {
     search.suspected.iter().any(|host| host == node || short(host))
 }
 
-/// Reason why a search that drains nodes does not drain a further one.
+/// Reason why a search does not drain a further node: the run's maximum is reached.
 fn none_left(search: &NodeSearch) -> String {
     let maximum = search.locate.drain_at_most;
     let earlier = search.drains_left.map_or_else(String::new, |left| {

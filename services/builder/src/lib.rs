@@ -22,7 +22,7 @@ use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 pub struct Builder {
     builds: Arc<dyn Builds>,
     watches: Pollers,
-    /// Poll interval of a build; where builds send notifications, polls only replace lost ones.
+    /// Poll interval of a build; if builds send notifications, polls only compensate for lost notifications.
     every: Span,
 }
 
@@ -77,9 +77,9 @@ impl Builder {
         }
     }
 
-    /// State of a build. An absent build must stay absent: its start may still be in flight, and the build would have no owner. So
-    /// an absent build is cancelled and polled again. A build that was never accepted and is cancelled counts as
-    /// absent, so that repeated polls return the same result.
+    /// State of a build. An absent build must stay absent: its start may still be in flight, and the build would have no owner. So an
+    /// absent build is cancelled and polled again. A cancelled build that was never accepted is reported as absent, so that repeated polls
+    /// return the same result.
     async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<BuildPhase>, PortError> {
         let key = BuildKey::of(id);
         let mut build = self.builds.poll(&key).await?;

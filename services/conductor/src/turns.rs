@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_run_without_a_wake_up_is_dropped_and_a_cancelled_wait_no_longer_counts() {
+    async fn the_entry_of_a_run_is_removed_after_its_last_wake_up_even_if_a_wait_was_cancelled() {
         let turns = Turns::default();
         let run: RunId = "night-1".parse().unwrap();
         let first = turns.take(&run).await;

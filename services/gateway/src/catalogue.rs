@@ -95,7 +95,7 @@ pub struct ReadWorkflows {
     pub broken: Vec<BrokenWorkflow>,
     /// All errors of all files.
     pub problems: FileProblems,
-    /// Keeps the local copy of a bucket while it is used.
+    /// Prevents deletion of a bucket's local copy while these workflows are in use.
     _copy: Option<Arc<TempDir>>,
 }
 

@@ -20,7 +20,7 @@ use crate::{Gateway, StartError, StartRequest, start};
 const WEEK: Span = Span::from_secs(7 * 24 * 3600);
 /// Maximum number of missed times that are handled; only the newest times are handled.
 const MAX_TIMES: usize = 500;
-/// Maximum delay of a punctual run; a run with a longer delay counts as late.
+/// Maximum delay of a punctual run; a run with a longer delay is late.
 const PUNCTUAL: Span = Span::from_secs(120);
 
 /// A scheduled time that was handled.
@@ -195,7 +195,7 @@ impl Gateway {
         let missed = if !newest {
             Some("a later scheduled time was also due".to_owned())
         } else if after > window {
-            Some(format!("it was detected {after} late; the maximum is {window}"))
+            Some(format!("the scheduled time was detected {after} late; the maximum delay is {window}"))
         } else {
             None
         };

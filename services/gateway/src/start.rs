@@ -174,7 +174,7 @@ impl Starter {
             // A concurrent request was faster, or an earlier response was lost: the stored request applies.
             Creation::Exists => match self.request(&name).await? {
                 Some(before) => self.again(before, &digest).await,
-                None => Err(StartError::Transient(format!("{name} exists but cannot be read"))),
+                None => Err(StartError::Transient(format!("{name} exists but cannot be read back; retry"))),
             },
         }
     }

@@ -1,7 +1,7 @@
 //! Time to read and judge the logs of a large fleet on one core: `cargo bench -p judge`.
 //!
-//! 2,048 nodes of 8 GPUs with 24 metrics each, 393,216 values, as JSON of nvbandwidth, one log for each node. Each metric has a
-//! floor and is compared with the peers. The best of several passes counts, because other load only makes a pass slower.
+//! 2,048 nodes of 8 GPUs with 24 metrics each, 393,216 values, as JSON of nvbandwidth, one log for each node. Each metric has a floor and
+//! is compared with the peers. The fastest of several passes is reported, because other load only makes a pass slower.
 //!
 //! Most tools for such logs are written in Python. For comparison the bench also measures two parts of their work on
 //! the same documents: Python's `json.loads`, and the comparison of each value with the median of its peers.

@@ -13,7 +13,7 @@ use model::{
 };
 use verdict::PAIR_FAILED;
 
-/// Maximum size of a section, bytes. The rest of a larger section is not read, and the section counts as incomplete.
+/// Maximum size of a section, bytes. The rest of a larger section is not read, and the section is incomplete.
 const SECTION: usize = 16 << 20;
 /// Maximum length of a line with a mark, bytes: 4,096 names of 128 bytes.
 const MARK: usize = 1 << 20;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_the_section_of_a_pair_is_incomplete_at_any_cut() {
+    fn a_truncated_log_and_a_log_without_the_section_of_a_pair_are_incomplete() {
         let good = LOG.replace(
             "Connection refused\n\nburnin pair ended: 1",
             "bw=10 GB/s\ndone\n\nburnin pair ended: 0",

@@ -8,8 +8,8 @@ use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
 pub(crate) const MAX_RUNS: u32 = 20;
 /// Maximum number of later runs searched for a change.
 pub(crate) const SINCE: u32 = 200;
-/// Maximum number of values of all earlier runs that are read. The judge keeps 8 bytes of each: 64 MiB. A run of a large fleet has fewer
-/// earlier runs: 102 with 2,048 nodes, eight GPUs and five metrics; a judge then used 179 MiB in total.
+/// Maximum number of values of all earlier runs that are read. The judge keeps 8 bytes of each: 64 MiB. For a large fleet fewer earlier
+/// runs are read: 102 with 2,048 nodes, eight GPUs and five metrics; a judge then used 179 MiB in total.
 const VALUES: usize = 1 << 23;
 /// Maximum number of values in one response of the warehouse, except for the values of a single run. A row of BigQuery's response needs
 /// about 2 KB, so the largest response needs 256 MiB.

@@ -168,7 +168,7 @@ impl LogReader {
         StatedGpus::of(cluster, self.every)
     }
 
-    /// The end of the job. It counts as completed if the declaration lists its exit status.
+    /// The end of the job; the job is completed if the declaration lists its exit status.
     pub(crate) fn job(&self, end: &JobEnd) -> JobEnd {
         match end.exit_code {
             Some(code) if end.state == "FAILED" && self.exit.contains(&code) => {

@@ -163,7 +163,7 @@ fn learned(past: &[Past]) -> Own {
 }
 
 /// Learns each value of this run from the oldest passed runs that also have the value: a scheduler may choose other nodes for each run.
-/// Only passed runs of one setup count: the first setup that at least [`FEWEST`] of them have. `runs`: verdict and setup of each run of the
+/// Uses only passed runs of one setup: the first setup with at least [`FEWEST`] passed runs. `runs`: verdict and setup of each run of the
 /// history.
 fn learned_of_metrics(runs: &[(Option<Verdict>, Fingerprint)], history: &MetricHistory<'_>) -> Own {
     let passed: Vec<_> =
@@ -188,7 +188,7 @@ fn learned_of_metrics(runs: &[(Option<Verdict>, Fingerprint)], history: &MetricH
 /// Maximum number of values named in a reason.
 const NAMED: usize = 8;
 
-/// States the values of this run that fewer than [`FEWEST`] passed runs have.
+/// Names the values of this run with fewer than [`FEWEST`] passed runs.
 fn without_past(missing: &[String], learned: usize) -> Option<Reason> {
     let named = missing.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
     let more = match missing.len().saturating_sub(NAMED) {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_replaced_node_neither_hides_nor_counts_as_a_change_of_the_others() {
+    async fn a_replaced_node_neither_hides_nor_causes_a_change_of_the_other_nodes() {
         // The new node has two runs, fewer than a baseline needs, or six, including those after the change.
         for since in [2, 6] {
             let nights = |changed: usize| -> Vec<_> {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_value_that_only_earlier_runs_on_the_node_have_is_reported_as_missing() {
+    async fn a_value_measured_only_in_earlier_runs_on_the_node_is_reported_as_missing() {
         let of_gpus = |gpus: std::ops::Range<u32>| {
             let mut reading = run(&[7], 1.0);
             let gpu = |gpu| Metric {

@@ -6,7 +6,7 @@
 //!
 //! It also handles `run.used`, and loads the cluster usage of the run and its results that concern single nodes.
 //!
-//! Idempotent: a load id names the run and the attempt whose logs count, and the warehouse accepts each load id once.
+//! Idempotent: a load id names the run and the attempt whose logs are loaded, and the warehouse accepts each load id once.
 
 use std::sync::Arc;
 

@@ -1,12 +1,11 @@
 //! Decides the notices of a run by channel. Pure: inputs are summaries of the run and of other runs, the notices that each channel
 //! received, and the workflow's `notify` settings.
 //!
-//! A channel receives a notice when a system's state differs from the last one that the channel received. Each kind of
-//! failure (fail, inconclusive, infrastructure) has its own sequence, which begins with the first such run since the
-//! last pass that the channel received. That run causes a notice, a reminder follows if the state lasts for a day, and
-//! a pass ends the sequence. A run that ended before any channel existed counts as not received, so that the next
-//! failure is a notice. A run that was cancelled or yielded carries no information about the system and is skipped. A commit receives a
-//! notice for every run.
+//! A channel receives a notice when a system's state differs from the last one that the channel received. Each kind of failure (fail,
+//! inconclusive, infrastructure) has its own sequence, which begins with the first such run since the last pass that the channel received.
+//! That run causes a notice, a reminder follows if the state lasts for a day, and a pass ends the sequence. The notice of a run that ended
+//! before any channel existed is treated as not received, so that the next failure causes a notice. A run that was cancelled or yielded
+//! carries no information about the system and is skipped. A commit receives a notice for every run.
 
 use std::{
     borrow::Borrow,
@@ -20,7 +19,7 @@ use run_index::RunSummary;
 /// Send one reminder after a failure has lasted this long.
 pub const STILL: Span = Span::from_secs(24 * 3600);
 
-/// Outcome of a run; `None` while it is open. A verdict fail counts regardless of later events.
+/// Outcome of a run; `None` while it is open. A fail verdict takes precedence over every conclusion except `cancelled`.
 pub fn outcome(line: &RunSummary) -> Option<RunOutcome> {
     line.closed_at?;
     Some(match (line.conclusion.as_str(), line.verdict) {
@@ -117,7 +116,7 @@ pub fn channel(target: &Notify) -> Option<String> {
     target.channel().map(ChannelNotify::id)
 }
 
-/// Notices for an ended run. `others` may be any runs; only earlier ends of the same system count.
+/// Notices for an ended run. `others` may be any runs; only runs of the same system that ended earlier are used.
 pub fn ended(
     subject: &NoticeSubject<'_>,
     others: &[impl Borrow<RunSummary>],
@@ -204,8 +203,8 @@ fn change(
     let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
 
     let Some(trouble) = trouble(outcome) else {
-        // Failures before the last pass with a decision do not count: their recovery was decided with that pass. A pass
-        // without a decision reported no recovery.
+        // Failures before the last pass with a decision are ignored: their recovery was decided with that pass. A pass without a decision
+        // reported no recovery.
         let decided =
             |(_, run, outcome): &Before<'_>| *outcome == RunOutcome::Passed && history.contains_key(*run);
         let troubled = after(before.iter().rposition(decided)).iter();
@@ -218,7 +217,7 @@ fn change(
     };
     let passed = before.iter().rposition(|(_, _, outcome)| *outcome == RunOutcome::Passed);
     let alike: Vec<_> = after(passed).iter().filter(|(_, _, before)| *before == outcome).collect();
-    // The first failed run of this kind counts, whether or not the channel received a notice about it.
+    // The failure starts at the first failed run of this kind, whether or not the channel received a notice about this run.
     let (since, first) = alike.first().map_or((ended, &line.run), |(since, first, _)| (*since, *first));
     let mut known = alike.iter().filter(|(_, run, _)| knows(run));
     let news = match known.next() {

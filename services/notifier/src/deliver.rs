@@ -58,8 +58,8 @@ impl Notifier {
         if !self.outbox.claim(place, number, now).await? {
             return Ok(());
         }
-        // Check after the claim, because the other side checks for the claim: at least one of the two finds the other's
-        // object.
+        // Check after the claim, because the process that sends the final status checks for this claim: at least one of the two processes
+        // finds the other's object.
         let ended = NoticeKey { channel: ENDED.to_owned(), ..place.clone() };
         if place.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
             return self.outbox.supersede(place, now).await;

@@ -34,7 +34,7 @@ mod tests {
     use super::RunLink;
 
     #[test]
-    fn a_link_leads_to_a_run() {
+    fn a_link_contains_the_run_id_and_an_invalid_template_is_refused() {
         let link: RunLink = "https://burnin.example/runs/{run}?from=mail".parse().unwrap();
         assert_eq!(link.of(&"w-1".parse().unwrap()), "https://burnin.example/runs/w-1?from=mail");
         for bad in [

@@ -27,7 +27,7 @@ use crate::{
 };
 
 pub const HINTS: &str = "notices/open/";
-/// Maximum duration of an attempt without a result; then the attempt counts as interrupted. Longer than the timeout of a delivery.
+/// Maximum duration of an attempt without a result; then the attempt is treated as interrupted. Longer than the timeout of a delivery.
 pub const UNDER_WAY: Span = Span::from_secs(60);
 /// Delay after the first failed attempt; doubled after each further failed attempt.
 const FIRST: Span = Span::from_secs(2);
@@ -50,11 +50,11 @@ pub struct NoticeKey {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryStatus {
-    /// Attempt with this number is due.
+    /// The attempt with this number is due.
     Due(u32),
     /// The next attempt may start at this time.
     Wait(Timestamp),
-    /// An attempt is running or was interrupted; from this time on it counts as interrupted.
+    /// An attempt is running or was interrupted; after this time it is treated as interrupted.
     Busy(Timestamp),
     /// Delivered or given up.
     Over,

@@ -181,7 +181,7 @@ impl RunText<'_> {
             text: short(&text, TEXT),
         });
         let failure = self.failure().map(|StageFailure { stage, failure }| {
-            let silent = ("TIMEOUT".to_owned(), "no response within its limit".to_owned());
+            let silent = ("TIMEOUT".to_owned(), "the stage did not respond within its timeout".to_owned());
             let (code, message) = failure.map_or(silent, |failure| (failure.code, failure.message));
             FailureText { stage: stage.to_string(), code: short(&code, NAME), message: short(&message, TEXT) }
         });

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `cluster.create` | `cluster.accepted`, then `cluster.ready` or `cluster.failed` |
 //! | `cluster.observe` | the same, for the current state; no fact while the cluster is starting |
-//! | `cluster.delete` | `cluster.deleted`, once the provider confirms that no resource remains; an absent cluster counts as deleted |
+//! | `cluster.delete` | `cluster.deleted`, once the provider confirms that no resource remains; an absent cluster is reported as deleted |
 //!
 //! Idempotent by name: a cluster is named after its run and attempt, and an existing one is adopted.
 

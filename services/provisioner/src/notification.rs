@@ -46,7 +46,7 @@ impl Notified {
         let seen = match noted {
             Err(error) => Err(error),
             Ok(()) if key.is_whole() => self.clusters.poll(&name).await.map(crate::poll_result),
-            // A teardown has builds only after it was requested, so this call continues it.
+            // A teardown has builds only after it was requested, so this call continues a requested teardown.
             Ok(()) => match self.clusters.delete(&name).await {
                 Ok(deleted) => Ok(PollResult::Ended(Fact::ClusterDeleted(deleted))),
                 Err(PortError::Transient(_)) => Ok(PollResult::Running),

@@ -1,8 +1,8 @@
 //! The independent sweeper: deletes clusters whose lease has expired.
 //!
-//! It reads neither ledger nor bus, so that it works when both are lost or wrong: it uses only the provider's list, labels and
-//! clock. It never deletes a cluster with an unexpired lease or without an expiry label, and counts a cluster as deleted only if the
-//! provider confirms the deletion and no longer lists it.
+//! It reads neither ledger nor bus, so that it works when both are lost or wrong: it uses only the provider's list, labels and clock. It
+//! never deletes a cluster with an unexpired lease or without an expiry label, and reports a cluster as deleted only if the provider
+//! confirms the deletion and no longer lists it.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ async fn deleted(clusters: &dyn ClusterProvider, name: &str) -> Fate {
     }
 }
 
-/// Providers have confirmed deletions that did not happen: a cluster counts as deleted only if it is no longer listed.
+/// Providers have confirmed deletions that did not happen: a cluster is reported as deleted only if it is no longer listed.
 async fn doubt(swept: &mut [Swept], clusters: &dyn ClusterProvider) {
     let listing = clusters.list().await;
     for swept in swept.iter_mut().filter(|swept| matches!(swept.fate, Fate::Gone(_))) {

@@ -32,7 +32,7 @@ impl PubsubEmulator {
             BufReader::new(process.stderr.take().ok_or("the emulator's standard error is not readable")?);
         let mut file = File::create(log).map_err(message)?;
         let mut line = String::new();
-        // The emulator also keeps running if its port is in use: only this line shows that it serves.
+        // The emulator also keeps running if its port is in use: only this log line shows that it accepts connections.
         while !line.contains("Server started") {
             line.clear();
             if stderr.read_line(&mut line).map_err(message)? == 0 {
@@ -88,5 +88,8 @@ pub fn jar() -> Result<PathBuf, String> {
     let folders = roots.map(|root| Path::new(root).join("platform/pubsub-emulator/lib"));
     let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
     let jar = files.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|kind| kind == "jar"));
-    jar.ok_or_else(|| "Google's SDK with its Pub/Sub emulator is not on this machine".to_owned())
+    jar.ok_or_else(|| {
+        "Google's SDK with its Pub/Sub emulator is not installed; install the SDK's component pubsub-emulator"
+            .to_owned()
+    })
 }

@@ -1,6 +1,5 @@
-//! The services as separate processes, as deployed, over real HTTP pushes from Pub/Sub's emulator. About once a second
-//! one of them is killed with -9 and restarted during runs; afterwards no result may be missing or doubled, and no
-//! process or hint may remain.
+//! The services as separate processes, as deployed, over real HTTP pushes from Pub/Sub's emulator. About once a second one of them is
+//! killed with -9 and restarted during runs; afterwards no result may be missing or duplicated, and no process or hint may remain.
 
 mod emulator;
 mod fleet;

@@ -28,7 +28,8 @@ const fn operation(
     OutsideOperation { account, method, from: (file, text) }
 }
 
-/// All operations on the project; a machine also acts as its account. Operations on single services follow in [`perform`].
+/// All operations on the project; the creation of a machine also requires `actAs` on the machine's account. Operations on single services
+/// follow in [`perform`].
 pub const OPERATIONS: [OutsideOperation; 5] = [
     operation("cluster-build", "compute.instances.insert", "workflows/a3-mega/deploy.py", "gcluster"),
     operation(
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_operation_follows_from_a_file() {
+    fn each_operation_cites_a_text_that_its_file_contains() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for OutsideOperation { method, from: (file, text), .. } in OPERATIONS {
             let content = fs::read_to_string(root.join(file)).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! A rehearsal: the stand-ins, the services of the plan as processes, and Google's own parts between them: deliveries, schedules, builds.
+//! A rehearsal: the stand-ins, the services of the plan as processes, and the simulated parts of Google Cloud between them: deliveries,
+//! schedules, builds.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -37,15 +38,15 @@ pub const WEBHOOK_SECRET: &str = "rehearsal-of-a-push";
 /// Settings in which rehearsals differ.
 #[derive(Clone, Copy)]
 pub struct RehearsalSettings {
-    /// Whether the stand-ins have the stricter of two behaviors where Google's pages leave both open. Strict: Cloud Storage checks the
-    /// permission to overwrite before the precondition, and answers 403 instead of 412; it answers 403 for absent objects to accounts that
-    /// may not list the whole bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write. If
-    /// strict, builder and provisioner also have no processor between requests, so they do not poll in the background.
+    /// Whether the stand-ins use the stricter behavior where Google's pages permit two. Strict: Cloud Storage checks the permission to
+    /// overwrite before the precondition, and answers 403 instead of 412; it answers 403 for absent objects to accounts that may not list
+    /// the whole bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write. If strict,
+    /// builder and provisioner also get no CPU between requests, so they do not poll in the background.
     pub strict: bool,
     /// Maximum number of deliveries before a message becomes a dead letter. `None`: the plan's maximum; its pauses last an hour.
     pub deliveries: Option<u32>,
     /// Whether delivery is unreliable: every third message is delivered twice, every fifth one again while its first delivery is in
-    /// progress, a new grant has no effect for some seconds, and the receiver rejects some notices.
+    /// progress, a new grant takes effect only after 3 s, and the receiver rejects some notices.
     pub unreliable: bool,
     /// Resend interval of commands without a result.
     pub resend: &'static str,
@@ -384,7 +385,7 @@ impl Rehearsal {
         let port = free_port()?;
         // No collector listens at the plan's address.
         environment.remove("OTEL_EXPORTER_OTLP_ENDPOINT");
-        // A container has no processor between requests: then only notifications and the conductor's commands poll.
+        // A suspended container gets no CPU between requests: only notifications and the conductor's commands cause polls.
         let is_suspended = self.settings.strict && ["builder", "provisioner"].contains(&program);
         let look = if is_suspended { "1h" } else { self.settings.poll };
         let mut more = vec![

@@ -289,7 +289,7 @@ mod tests {
 
     /// Each rehearsal sends a push to a workflow with this trigger.
     #[test]
-    fn the_documented_push_is_the_rehearsed_one() {
+    fn the_documented_push_trigger_is_the_rehearsed_trigger() {
         assert!(PAGE.lines().any(|line| line == ON_PUSH), "docs/TRIGGERS.md has no line {ON_PUSH}");
     }
 }

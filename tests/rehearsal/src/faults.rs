@@ -120,7 +120,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Fa
         workflows: [named("by-api", EACH), named("by-message", EACH), named("by-push", PUSHES)].into(),
         messages: EACH,
         pushes: PUSHES,
-        // A run by the API has one build, its image. A push has three: image, deployment and teardown.
+        // A run requested by the API has one build, for its image. A push has three: for image, deployment and teardown.
         builds: EACH + 3 * PUSHES,
     };
     for number in 0..EACH {

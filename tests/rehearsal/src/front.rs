@@ -123,7 +123,7 @@ impl Front {
         }
         let Some(port) = port else { return (503, format!("{service} has no instance")) };
         let Ok(Ok(_slot)) = tokio::time::timeout(QUEUE, slots.acquire_owned()).await else {
-            return (429, format!("all instances of {service} have their maximum of requests"));
+            return (429, format!("all instances of {service} process their maximum number of requests"));
         };
         let url = format!("http://127.0.0.1:{port}{}", request.path);
         let method = request.method.parse().unwrap_or(reqwest::Method::GET);
@@ -159,7 +159,7 @@ impl Front {
     }
 }
 
-/// The member whose grants count for an account.
+/// IAM member whose grants apply to the account with this email address.
 fn principal(email: &str) -> String {
     match email {
         members::OPERATOR_EMAIL => members::OPERATOR.to_owned(),
@@ -331,7 +331,7 @@ mod tests {
         let router = Router::new().fallback(handle);
         tokio::spawn(async move { drop(axum::serve(listener, router).await) });
         assert_eq!(status(&front, RequestOrigin::Internet, None, "slow").await.0, 504);
-        assert!(end.try_recv().is_err(), "the container is still at work");
+        assert!(end.try_recv().is_err(), "the container is still processing the request");
         end.recv().await.unwrap();
     }
 

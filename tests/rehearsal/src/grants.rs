@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_counts_for_its_member_on_its_resource_and_below() {
+    fn a_grant_applies_to_its_member_on_its_resource_and_its_child_resources() {
         let on_bucket =
             json!({"bucket": "b", "role": "roles/storage.objectViewer", "member": "serviceAccount:a"});
         let bucket = grant("google_storage_bucket_iam_member", on_bucket.clone());
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn public_grants_count_for_every_caller() {
+    fn public_grants_apply_to_every_caller() {
         let of = json!({"name": "hooks", "role": "roles/run.invoker", "member": "allUsers"});
         assert!(allowed(
             &[grant("google_cloud_run_v2_service_iam_member", of)],

@@ -38,12 +38,12 @@ struct Log {
     allowed: u64,
     /// Requests that each grant allowed.
     uses: Uses,
-    /// Grants that alone allowed at least one request.
+    /// Grants without which at least one request would have been denied.
     sole: BTreeSet<String>,
 }
 
-/// Service agents of Google, with the roles that Google grants them (each page "service agents"). Pub/Sub's own role is left out: it
-/// has none in projects that used Pub/Sub before 2021-04-08, and then only the plan's grants count.
+/// Service agents of Google, with the roles that Google grants them (each page "service agents"). The role of Pub/Sub's agent is omitted:
+/// the agent has none in projects that used Pub/Sub before 2021-04-08, and then only the plan's grants apply.
 pub const AGENTS: [(&str, &str); 2] = [
     (
         "serviceAccount:service-data-number@gcp-sa-cloudscheduler.iam.gserviceaccount.com",
@@ -67,7 +67,7 @@ pub struct Iam {
     log: Mutex<Log>,
     /// Delay of the effect of a new grant.
     delay: Mutex<Duration>,
-    /// New grants, each with the time from which it has an effect.
+    /// New grants, each with the time at which it takes effect.
     pending: Mutex<Vec<(Instant, Grant)>>,
     /// Callers that created the jobs of BigQuery, by the jobs' ids.
     jobs: Mutex<BTreeMap<String, String>>,
@@ -201,7 +201,7 @@ impl Iam {
         self.log().denials.clone()
     }
 
-    /// Uses of the plan's grants, and the grants that alone allowed at least one request.
+    /// Uses of the plan's grants, and the grants without which at least one request would have been denied.
     pub fn uses(&self) -> (Uses, BTreeSet<String>) {
         let log = self.log();
         (log.uses.clone(), log.sole.clone())

@@ -372,7 +372,7 @@ async fn without(
     }
     rehearsal.dump();
     Err(format!(
-        "{}: without it the rehearsal failed for another reason: {why}; see {}",
+        "{}: without this grant the rehearsal failed for another reason: {why}; see {}",
         grant.address,
         folder.display()
     ))

@@ -235,7 +235,7 @@ mod tests {
             include_str!("scenario.rs"),
         ];
         for method in DATA.methods.keys().chain(DATA.pages.keys()) {
-            // Methods on keys are built from their last part.
+            // The code builds the names of `cloudkms.` methods from their last part.
             let text = if method.starts_with("cloudkms.") {
                 method.rsplit('.').next().unwrap_or(method)
             } else {

@@ -38,7 +38,7 @@ pub struct PlannedSubscription {
     pub filter: Option<(String, String)>,
     /// Endpoint, account and audience of pushes.
     pub push: Option<(String, String, String)>,
-    /// Maximum number of deliveries, and the topic of the messages that reach it.
+    /// Maximum number of deliveries, and the topic for messages that reach this number.
     pub dead_letters: Option<(u32, String)>,
     /// Maximum time until the acknowledgement of a delivery.
     pub deadline: Duration,
@@ -108,7 +108,7 @@ impl TerraformPlan {
         })
     }
 
-    /// The service with this URL, or with a URL below it.
+    /// The service whose URL equals `url` or is a path prefix of `url`.
     pub fn service_at(&self, url: &str) -> Option<&PlannedService> {
         self.services
             .values()
@@ -157,7 +157,7 @@ fn service(resource: &Value) -> Result<PlannedService, String> {
     })
 }
 
-/// Deadline of a subscription without a stated one, seconds (reference of `Subscription.ackDeadlineSeconds`).
+/// Default deadline of a subscription, seconds (reference of `Subscription.ackDeadlineSeconds`).
 const DEFAULT_DEADLINE: u64 = 10;
 
 fn subscription(resource: &Value) -> Result<PlannedSubscription, String> {

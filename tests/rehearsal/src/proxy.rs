@@ -172,8 +172,8 @@ async fn overwrites(shared: &ProxyState, call: &Call<'_>) -> Option<Denial> {
     found.status().is_success().then(|| Denial { member: shared.member.clone(), permission, resource })
 }
 
-/// Denial of a read of an absent object by a caller that may not list its name. With `strict` also of a removal, and of a caller that
-/// may list only below a prefix; these denials are not recorded, because a list shows the caller that the object is absent.
+/// Denial for the read of an absent object if the caller may not list the object's name. With `strict` also for a removal, and for a caller
+/// that may list only below a prefix; these denials are not recorded, because a list shows the caller that the object is absent.
 fn absent(shared: &ProxyState, call: &Call<'_>, status: StatusCode) -> Option<Denial> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let (GoogleApi::Storage, "GET" | "DELETE", 404, ["storage", "v1", "b", bucket, "o", name]) =

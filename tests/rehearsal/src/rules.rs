@@ -25,7 +25,7 @@ pub const RULES: [RequestRule; 52] = [
         "additive",
         "a request is allowed if a grant on the resource or its project has the permission and its condition holds",
         "Understanding allow policies",
-        "a_grant_counts_for_its_member_on_its_resource_and_below",
+        "a_grant_applies_to_its_member_on_its_resource_and_its_child_resources",
     ),
     rule(
         "condition",
@@ -185,13 +185,13 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "removed-signature",
-        "the container receives the token with its signature replaced by `SIGNATURE_REMOVED_BY_GOOGLE`, so it cannot verify it",
+        "the container receives the token with its signature replaced by `SIGNATURE_REMOVED_BY_GOOGLE`, so the container cannot verify the token",
         "Troubleshoot Cloud Run",
         "the_container_receives_the_claims_without_the_signature",
     ),
     rule(
         "ingress",
-        "a service with internal ingress does not exist for callers other than Pub/Sub and Cloud Scheduler of its project; this is checked before the token",
+        "a service with internal ingress returns 404 to callers other than Pub/Sub and Cloud Scheduler of its project; this is checked before the token",
         "Restrict network ingress for Cloud Run",
         "ingress_is_checked_before_the_token",
     ),
@@ -221,7 +221,7 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "acting",
-        "a build with an account needs `iam.serviceAccounts.actAs` on it; without one, on the default account",
+        "a build with an account needs `iam.serviceAccounts.actAs` on this account; a build without an account needs it on the default account",
         "Configure user-specified service accounts",
         "build_methods_check_the_project_and_the_account",
     ),

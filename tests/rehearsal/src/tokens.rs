@@ -65,7 +65,7 @@ impl Issuer {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// The token of an account for an audience. Tokens are cached, as Pub/Sub and Cloud Scheduler do; a rehearsal ends before they
+    /// The token of an account for an audience. Tokens are cached, as in Pub/Sub and Cloud Scheduler; a rehearsal ends before its tokens
     /// expire.
     pub fn token(&self, email: &str, audience: &str) -> Arc<str> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,7 +4,7 @@ set -euo pipefail
 dir=$1 name=$2 address=$3 gpus=$4
 hostname "$name"
 root=$dir/root/$name
-# A host's files are in memory and end with the host.
+# A host's files are in memory and are deleted with the host.
 mount -t tmpfs tmpfs "$root"
 mkdir "$root"/{upper,work,all}
 mount -t overlay overlay -o "lowerdir=/,upperdir=$root/upper,workdir=$root/work" "$root/all"

@@ -40,7 +40,7 @@ def read(unit):
     for section in parser.sections():
         unknown = set(parser[section]) - KNOWN.get(section, set())
         if unknown:
-            sys.exit(f"{unit}: [{section}] {', '.join(unknown)}: no such setting here")
+            sys.exit(f"{unit}: [{section}] {', '.join(unknown)}: not supported here; extend KNOWN in systemd.py")
     return parser
 
 

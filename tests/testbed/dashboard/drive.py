@@ -239,7 +239,7 @@ def by_mouse(person):
     person.wait.until(lambda _: "q=out" in driver.current_url)
     lines = driver.find_elements(By.CSS_SELECTOR, "ol.log li")
     assert lines and all("out of bounds" in line.text.lower() for line in lines), person.text()
-    # A link shows the line in its context, highlighted, and as high as its text.
+    # A link opens the whole log at the line, which is highlighted; no line is higher than its text.
     lines[0].find_element(By.CSS_SELECTOR, "a").click()
     person.wait.until(lambda _: "#L" in driver.current_url and "q=" not in driver.current_url)
     target = person.find("ol.log li:target")

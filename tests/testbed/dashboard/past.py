@@ -26,7 +26,7 @@ def write(path, text):
 
 
 def slower(log, factor, noise):
-    """The log with times multiplied by `factor` and by noise. Four decimals: on a slow machine two would hide a change of 4 %."""
+    """Returns the log with times multiplied by `factor` and by noise, with four decimals: two would hide a change of 4 % on a slow machine."""
     def half(text):
         time, algbw, busbw, wrong = text.split()
         by = factor * noise()

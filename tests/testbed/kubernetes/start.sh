@@ -40,7 +40,7 @@ admin=$(openssl rand -hex 16) burnin=$(openssl rand -hex 16)
 printf '%s\n' "$admin,admin,1,system:masters" "$burnin,system:serviceaccount:burnin:burnin,2,system:serviceaccounts" >"$bed/tokens"
 more=() controllers=job-controller,garbage-collector-controller,namespace-controller
 if [[ ${BED_NODES:-0} != 0 ]]; then
-  # A node without heartbeats is declared unreachable after seconds instead of minutes.
+  # Pods are evicted 5 s after their node becomes unreachable or not ready, instead of after the default 300 s.
   more=(--default-not-ready-toleration-seconds=5 --default-unreachable-toleration-seconds=5)
   controllers+=,node-lifecycle-controller,taint-eviction-controller,pod-garbage-collector-controller,resourcequota-controller
   controllers+=,endpoints-controller,endpointslice-controller,daemonset-controller

@@ -82,7 +82,7 @@ pkill -KILL -f "$BURNIN retest n3 --data $WORK/slow/data" || true
 wait "$killed" || true
 state_of slow n3 1 'in re-test'
 if "$BED_DIR/on" ctl timeout 5 srun --partition=main --immediate=1 --nodelist=n3 true 2>/dev/null; then
-  echo "links: a job of another user started on the node in re-test" >&2
+  echo "links: expected no job of another user on n3 during the re-test, found one" >&2
   exit 1
 fi
 "$BED_DIR/on" ctl timeout 170 "$BURNIN" run --resume --data "$WORK/slow/data" >"$WORK/slow/report" 2>"$WORK/slow/progress" || true

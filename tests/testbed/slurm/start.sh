@@ -3,7 +3,7 @@
 # inside them). Needs root. Exits with 0 when all nodes are idle.
 #   BED_DIR    the bed's folder
 #   BED_NODES  number of nodes (4)
-#   BED_SILENT seconds without a response after which a node counts as failed (6)
+#   BED_SILENT seconds without a response until Slurm sets a node to DOWN (6)
 #   BED_ACCT   1: with accounting by MariaDB and slurmdbd, which sacct needs (0)
 # Afterwards `$BED_DIR/on NODE COMMAND...` runs a command on a node: ctl, n1, n2, ...
 set -euo pipefail
@@ -14,14 +14,15 @@ die() { echo "start.sh: $*" >&2; exit 1; }
 [[ ! -e $dir/run/up ]] || die "$dir is in use: run stop.sh first"
 mkdir -p "$dir"/{etc,log,run,state,spool,munge,fault,shared}
 chmod 755 "$dir" "$dir/munge"; chmod 700 "$dir/state"
-# Unique names of namespaces, so that two beds can run at the same time. Written first: stop.sh cleans up after a partial start.
+# The process id makes the names of namespaces unique, so that two beds can run at the same time. The file is written first, so that stop.sh
+# can clean up after a partial start.
 prefix=bed$$
 printf 'prefix=%q nodes=%q\n' "$prefix" "$nodes" >"$dir/run/up"
 export SLURM_CONF=$dir/etc/slurm.conf
 
 cat >"$dir/on" <<SCRIPT
 #!/usr/bin/env bash
-# nsenter, not \`ip netns exec\`: that hides /sys/fs/cgroup, without which slurmd does not start.
+# nsenter is used because \`ip netns exec\` hides /sys/fs/cgroup, which slurmd needs to start.
 node=\$1; shift
 export SLURM_CONF=$(printf %q "$SLURM_CONF")
 exec nsenter --net="/run/netns/$prefix-\$node" unshare --uts --mount -- \\

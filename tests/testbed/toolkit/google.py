@@ -117,7 +117,7 @@ def subscriptions(verb, flags, rest):
 
 
 def rights(words):
-    """IAM bindings, stored as resources, so that a test finds remaining ones."""
+    """IAM bindings, stored as resources, so that a test finds remaining bindings."""
     flags, rest = split(words[3:])
     if message := fault("right"):
         fail(message)

@@ -51,7 +51,7 @@ def install(values):
     home = values["home"] or values["project"]
     with open("agent.json", "w", encoding="utf-8") as file:
         json.dump(recorded, file, indent=1)
-    # Stored before anything is created, so that the teardown can remove it all.
+    # The record is stored before any resource is created, so that the teardown can remove all of them.
     tools.keep(values["state"], "agent.json")
     if recorded["subscription"] not in subscriptions(recorded):
         labels = ",".join(f"{name}={value}" for name, value in parameters.labels(values).items())
@@ -98,7 +98,8 @@ def objects(values, recorded):
     pod = {"serviceAccountName": NAME, "containers": [container],
            "volumes": [{"name": "tmp", "emptyDir": {}}],
            "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}}
-    # Outside Cloud Run the program listens on the loopback device only, so a kubelet cannot probe it: it is ready if it keeps running.
+    # Outside Cloud Run the program listens on the loopback device only, so a kubelet cannot probe it: an agent that runs for
+    # minReadySeconds is treated as ready.
     deployment = {"replicas": 1, "minReadySeconds": 30, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": marks},
                   "template": {"metadata": {"labels": {**marks, **labels}}, "spec": pod}}
     return {"apiVersion": "v1", "kind": "List", "items": [

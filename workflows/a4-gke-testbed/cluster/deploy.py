@@ -82,7 +82,7 @@ def authorized_networks(values, own):
 
 
 def controllers():
-    """Installs JobSet and Kueue by the digests of their charts. Existing ones of an existing cluster are not changed."""
+    """Installs JobSet and Kueue by the digests of their charts. In an existing cluster, an already installed JobSet or Kueue is not changed."""
     values = read_parameters()
     label = f"burnin-cluster={values['cluster']}"
     for name, namespace, crd in CONTROLLERS:

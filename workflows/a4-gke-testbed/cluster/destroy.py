@@ -75,7 +75,7 @@ def remaining_objects(values):
 
 
 def kubectl(verb, kinds, label, *more):
-    """Runs a verb for those of the kinds that the cluster serves: without Kueue or JobSet their kinds do not exist."""
+    """Runs a kubectl verb for the kinds that the cluster serves: without Kueue or JobSet, their kinds do not exist."""
     known = {line.split(".")[0] for line in tools.run("kubectl", "api-resources", "--output", "name", shown=False).split()}
     plurals = {kind.lower(): plural for kind, plural in objects.PLURALS.items()}
     served = [kind for kind in kinds.split(",") if plurals.get(kind, kind + "s") in known]
@@ -86,7 +86,7 @@ def kubectl(verb, kinds, label, *more):
 
 
 def remove_objects(values):
-    """Removes the deployment's objects from an existing cluster: first users of Kueue and JobSet, then these if it installed them."""
+    """Removes the deployment's objects from an existing cluster: first objects that use Kueue and JobSet, then Kueue and JobSet if the deployment installed them."""
     clusters = tools.read("gcloud", "container", "clusters", "list", f"--filter=name={values['existing']}", *gke.location(values), "--format=json(name)")
     if not clusters:
         return [], f"gcloud container clusters list: no cluster {values['existing']}"

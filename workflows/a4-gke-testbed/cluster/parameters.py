@@ -41,8 +41,7 @@ TEARDOWN = {
 BOTH = {
     "project": ("_PROJECT", *matching(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id")),
     "region": ("_REGION", *matching(r"[a-z]+-[a-z]+\d+", "a region such as us-central1")),
-    # Empty: a cluster is created. Otherwise the name of an existing one, from which only the steps' own objects are
-    # removed.
+    # Empty: a cluster is created. Otherwise: the name of an existing cluster. Only the steps' own objects are removed from this cluster.
     "existing": ("_EXISTING", *matching(f"({NAME})?", "a GKE cluster's name, or empty")),
 }
 DEPLOY = {

@@ -80,7 +80,7 @@ def read(*words, limit_s=120):
 
 
 def until(limit_s, what, check):
-    """Repeats `check` until it returns None; a failed call counts as not ready. Raises Failed at the timeout."""
+    """Repeats `check` until it returns None; a failed call is treated as not ready. Raises Failed at the timeout."""
     end = time.monotonic() + limit_s
     while True:
         try:
@@ -110,7 +110,7 @@ def keep(state, name):
 
 
 def fetch(state, name):
-    """Restores a stored file; False if it does not exist. Raises Failed if that is unknown."""
+    """Restores a stored file; returns False if it does not exist. Raises Failed if its existence cannot be determined."""
     if not state.startswith("gs://"):
         if not os.path.exists(os.path.join(state, name)):
             return False

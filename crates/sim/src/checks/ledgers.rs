@@ -216,7 +216,7 @@ fn soak(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     }
 }
 
-/// Without faults, every run must reach its verdict. A simulation in which no run succeeds proves nothing about the invariants.
+/// Without faults, every run must reach its verdict. A simulation in which no run succeeds is no evidence for the invariants.
 fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
     if Fault::ALL.iter().any(|fault| evidence.scenario.faults.rate(*fault) > 0)
         || !evidence.scenario.crash_at.is_empty()

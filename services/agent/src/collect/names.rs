@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn safe_names_are_kept_and_others_become_distinct() {
+    fn safe_file_names_are_kept_and_unsafe_ones_become_distinct_safe_names() {
         let mut names = FileNames::default();
         for name in ["node-0.log", "a/b c/d.log", "all_reduce.log.1", "é.log", ".hidden"] {
             assert_eq!(names.give(name), name);

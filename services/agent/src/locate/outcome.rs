@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_whose_benchmark_did_not_start_counts_against_no_node() {
+    fn a_pair_whose_benchmark_did_not_start_is_void() {
         let workload = Workload {
             collective: model::Collective::AllReduce,
             min_bytes: 8,

@@ -36,10 +36,10 @@ struct PairsScheduler {
     /// Error code of polls of pairs with a bad node.
     fails: Option<&'static str>,
     released: Mutex<BTreeSet<String>>,
-    /// Submissions are reported as failed, and take effect later.
+    /// Whether submissions are reported as failed and take effect later.
     lands_late: bool,
     late: Mutex<Vec<JobSpec>>,
-    /// After this number of polls the search is cancelled.
+    /// Number of polls after which the search is cancelled.
     meddled: AtomicU32,
     meddler: OnceLock<Locator>,
     begun_by_then: OnceLock<usize>,
@@ -329,7 +329,7 @@ async fn a_node_that_the_verdict_suspects_is_located_with_half_of_the_pairs() {
     let (without, with) = (tests(&[]).await, tests(&["n7.lab.example"]).await);
     assert!(
         with <= without / 2 + 3,
-        "a search needs {with} pairs with a suspect and {without} pairs without one"
+        "a search needs {with} pairs with a suspect and {without} pairs without a suspect"
     );
     assert!(tests(&["n2"]).await <= without + 2);
 }
@@ -376,7 +376,7 @@ fn retest(nodes: &[&str], after_pass: AfterPass) -> NodeSearch {
 }
 
 #[tokio::test]
-async fn nodes_that_passed_their_re_test_are_returned_or_the_command_is_proposed() {
+async fn nodes_that_passed_their_re_test_are_returned_or_their_return_is_proposed() {
     let proposed = LocatedJob::new(PairsScheduler::default());
     let ended = proposed.located(&retest(&["n1"], AfterPass::Propose)).await;
     let command = "return n1".to_owned();

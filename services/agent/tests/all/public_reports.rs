@@ -147,7 +147,7 @@ fn judged(job: &Job, criteria: &Criteria) -> Judgement {
     verdict::judge(&evidence, &Standard { criteria: Some(criteria), ..Standard::default() })
 }
 
-/// Pairs of node `n1` end like the reported job, all others like a good one.
+/// Pairs with node `n1` end like the reported job, all other pairs like the good job.
 struct Pairs {
     reported: Job,
     good: Job,
@@ -390,8 +390,8 @@ fn with_fault() -> Vec<(&'static str, Job)> {
 fn reports_of_a_fault_never_pass() {
     let criteria = criteria(EvidenceRule::Required);
     for (report, job) in with_fault() {
-        // A log without evidence would be inconclusive for that reason alone, and an undetected fault would not show: such
-        // logs are judged without the rule.
+        // A rule that requires evidence makes a log without evidence inconclusive, which would hide an undetected fault: judge such logs
+        // without the rule.
         let rule =
             if job.log.contains("burnin evidence: ") { EvidenceRule::Required } else { EvidenceRule::Off };
         let criteria = Criteria { evidence: rule, ..criteria.clone() };
@@ -402,7 +402,7 @@ fn reports_of_a_fault_never_pass() {
 
 /// dcgmi of DCGM 4 exits with 226 for each kind of finding, so the document of a complete diagnosis decides.
 #[test]
-fn exit_code_226_of_version_4_is_judged_by_the_document() {
+fn exit_code_226_of_dcgm_4_is_judged_by_the_document() {
     let verdict = |log: String, exit_code| {
         let reading = measure::read(log.as_bytes()).unwrap();
         assert_eq!(reading.format.as_deref(), Some("dcgm-diag"));
@@ -424,7 +424,7 @@ fn exit_code_226_of_version_4_is_judged_by_the_document() {
     assert_eq!(clean.verdict, Verdict::Inconclusive, "{:?}", clean.reasons);
     assert!(clean.reasons[0].text.contains("226"), "the reason states the code: {:?}", clean.reasons);
     assert_eq!(verdict(four(&[]), 0).verdict, Verdict::Pass);
-    // These real documents of version 4 each contain a finding or a skipped plug-in.
+    // These real documents of DCGM 4 each contain a finding or a skipped plug-in.
     for name in
         ["4.4-own.json", "4.2.3-gb10-level2-partial-skip.json", "4.5.2-gb10-level2-plugins-gated.json"]
     {

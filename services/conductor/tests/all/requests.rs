@@ -72,7 +72,7 @@ async fn two_conductors_read_each_record_of_the_other_once() {
         processes[number % 2].receive(&event).await;
         for process in &mut processes {
             process.conductor.tick().await.unwrap();
-            assert!(process.lists() <= 1, "a tick costs one listing a run");
+            assert!(process.lists() <= 1, "a tick causes at most one listing per run");
         }
     }
     let records = world.records().await;

@@ -13,7 +13,7 @@ async fn a_successful_run_writes_twelve_records_and_sends_each_command_once() {
     let world = Conductors::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()]).await;
-    assert_eq!(world.hints().await, [run()], "the tick finds the run from its first record on");
+    assert_eq!(world.hints().await, [run()], "the tick finds the run after its first record");
     feed(&conductor, answers()).await;
 
     let records = world.records().await;

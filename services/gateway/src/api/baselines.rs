@@ -1,4 +1,4 @@
-//! The reference run of a workflow: pins.
+//! Pinned reference runs of workflows.
 
 use std::sync::Arc;
 

@@ -74,8 +74,8 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     }
 }
 
-/// Identity for keys and rates. All requests to `burnin up` belong to one user and count as those of `somebody`, so
-/// that keys from versions without users stay valid.
+/// Identity for keys and rates. All requests to `burnin up` belong to one user and have the identity `somebody`, so that keys from versions
+/// without users stay valid.
 pub struct RequestedBy(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for RequestedBy {

@@ -138,7 +138,7 @@ fn file_routes() -> Vec<Route> {
         .parameters([run(), report_format(), shown_check()])
         .responds(
             200,
-            "The report; with `json` the judgement.",
+            "The report in the requested format; `json`: the judgement.",
             &["text/html", "text/plain", "text/markdown", "text/csv", "application/xml", "application/json"],
             ResponseSchema::Any,
         );
@@ -192,7 +192,7 @@ fn shown_check() -> Value {
         ParameterLocation::Query,
         "check",
         json!({"type": "string"}),
-        "Name of a check. Default: the one with the most severe verdict.",
+        "Name of a check. Default: the check with the most severe verdict.",
     )
 }
 
@@ -202,7 +202,7 @@ fn with_metrics() -> Value {
         ParameterLocation::Query,
         "metrics",
         schema,
-        "Also the metrics and suspects of a check, which are read from its logs.",
+        "Whether to include the metrics and suspects of a check, which are read from its logs.",
     )
 }
 

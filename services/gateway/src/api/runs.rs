@@ -210,7 +210,7 @@ pub async fn begin(
         origin: None,
     };
     let started = gateway.starter.start(&wish).await?;
-    // Callers read the run next and should find it; with a slow conductor they must retry.
+    // Wait until the run is recorded, because callers read it next. If the conductor is slow, callers must retry.
     let until = Instant::now() + RECORDED;
     while Instant::now() < until && gateway.view.folded(&started.run).await?.is_none() {
         tokio::time::sleep(PAUSE).await;

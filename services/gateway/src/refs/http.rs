@@ -50,7 +50,10 @@ impl Refs for HttpRefs {
         while let Some(piece) = answer.chunk().await.map_err(failed)? {
             body.extend_from_slice(&piece);
             if body.len() > MAX_BYTES {
-                return Err(format!("its list of refs is larger than {} MiB", MAX_BYTES >> 20));
+                return Err(format!(
+                    "the list of refs is larger than the maximum of {} MiB",
+                    MAX_BYTES >> 20
+                ));
             }
         }
         refs(&body).ok_or_else(|| "the response is not git's smart HTTP protocol".to_owned())

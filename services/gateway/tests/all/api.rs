@@ -310,7 +310,7 @@ async fn a_deployed_gateway_refuses_workflows_that_provision_processes() {
 
 /// The shipped workflows with triggers, after the commands of docs/RUNBOOK.md.
 #[tokio::test]
-async fn a_deployed_gateway_starts_the_shipped_workflows_by_itself() {
+async fn a_deployed_gateway_can_start_the_shipped_workflows_after_the_documented_changes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = std::fs::read_to_string(root.join("docs/RUNBOOK.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -203,7 +203,7 @@ done
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
+async fn a_signed_push_starts_a_run_and_polling_finds_a_push_whose_webhook_is_lost() {
     let forge = Forge::new();
     let on = format!(
         "on: {{push: [{{repository: acme/images, url: '{}', branches: [main], paths: ['images/**']}}]}}\n",

@@ -100,7 +100,7 @@ async fn a_healthy_log_passes_and_the_complete_verdict_is_stored() {
 }
 
 #[tokio::test]
-async fn a_slow_log_fails_and_a_log_of_other_ranks_is_inconclusive() {
+async fn a_slow_log_fails_and_a_log_with_missing_ranks_is_inconclusive() {
     service(run_case("fail").await).honours_twice("fail").await;
     service(run_case("inconclusive").await).honours_twice("inconclusive").await;
 }

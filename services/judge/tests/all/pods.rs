@@ -98,7 +98,7 @@ fn the_clues_of_a_pod_name_its_node() {
 
 /// A program that a launcher starts for each rank prints the names of the hosts.
 #[tokio::test]
-async fn the_gpus_that_settings_state_for_a_node_are_those_of_its_pod() {
+async fn a_pod_is_compared_with_the_gpus_that_the_settings_state_for_its_node() {
     let read = json!({
         "row": r"^(?P<node>\S+) gpu (?P<gpu>\d+): (?P<value>\S+) GB/s$", "end": "^done$", "name": "copy", "unit": "GB/s",
         "better": "higher", "scope": "gpu",

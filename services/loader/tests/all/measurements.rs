@@ -156,7 +156,7 @@ async fn tables_of_real_logs_are_metrics_too() {
     }
 }
 
-/// Real output of other programs than nccl-tests.
+/// Real output of programs other than nccl-tests.
 const METRICS: [&str; 5] = [
     "nvbandwidth/0.9-h100.json",
     "gpu-burn/faulty.txt",

@@ -96,7 +96,7 @@ impl Http {
         Ok(self.client()?.request(method, url))
     }
 
-    /// Sends one request. The receiver may have accepted a request without a response.
+    /// Sends one request. The receiver may have accepted the request even if no response arrives.
     pub async fn send(&self, request: RequestBuilder) -> Result<HttpReply, Reply> {
         let failed = |error: reqwest::Error| {
             let what =

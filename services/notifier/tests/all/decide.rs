@@ -79,7 +79,7 @@ fn notices_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
 }
 
 #[test]
-fn only_changes_are_notified() {
+fn channels_are_notified_of_changes_only() {
     let cases: [(&str, &[&str]); 16] = [
         // The first run of the system.
         ("p", &[""]),
@@ -90,7 +90,7 @@ fn only_changes_are_notified() {
         ("o", &[""]),
         // The first failure after passes and the recovery are news; the second failure is not.
         ("ppffppf", &["", "", "failed", "", "recovered", "", "failed"]),
-        // A completed run without a benchmark counts as a pass; a failed verdict counts regardless of later stages.
+        // A completed run without a benchmark is a pass; a fail verdict takes precedence over later stages.
         ("dld", &["", "failed", "recovered"]),
         // A run that does not complete is not a success, even with a passed verdict.
         ("pup", &["", "broken", "recovered"]),
@@ -136,7 +136,7 @@ fn channels_receive_only_subscribed_news() {
     use News::{Broken, Failed, Inconclusive, Recovered, StillFailing};
     assert_eq!(notices_to("pfibp", &[Failed], 1.0), ["", "failed", "", "", ""]);
     assert_eq!(notices_to("pfibp", &[Broken, Inconclusive], 1.0), ["", "", "inconclusive", "broken", ""]);
-    // A failure that was not sent has no recovery; a channel for recoveries alone receives all of them.
+    // A failure that was not sent has no recovery; a channel that subscribed only to recoveries receives all of them.
     assert_eq!(notices_to("pip", &[Failed, Recovered], 1.0), ["", "", ""]);
     assert_eq!(notices_to("pfp", &[Failed, Recovered], 1.0), ["", "failed", "recovered"]);
     assert_eq!(notices_to("pip", &[Recovered], 1.0), ["", "", "recovered"]);
@@ -145,7 +145,7 @@ fn channels_receive_only_subscribed_news() {
 }
 
 #[test]
-fn concurrent_runs_count_in_the_order_of_their_ends() {
+fn concurrent_runs_are_ordered_by_their_ends() {
     let notify = slack(&News::ALL);
     let news = |line: &RunSummary, others: &[RunSummary]| {
         let subject = NoticeSubject { line, cluster: Some("c1"), push: None, targets: &notify };
@@ -160,7 +160,7 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
     let next = line(3, 'f', 4.0);
     for others in [[slow.clone(), quick.clone(), next.clone()], [next.clone(), quick.clone(), slow.clone()]] {
         assert_eq!(news(&slow, &others), Some((News::Failed, at(3.0), "w-001".to_owned())));
-        assert_eq!(news(&quick, &others), None, "later endings do not count");
+        assert_eq!(news(&quick, &others), None, "runs that end later are ignored");
         assert_eq!(news(&next, &others), None);
     }
     // Every process orders two simultaneous runs in the same way.

@@ -140,7 +140,7 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
         world.chore().await;
         assert_eq!(world.notifier.handle(&closed(&failed)).await, Disposition::Done);
     }
-    assert!(sender.taken().is_empty(), "the process that started it may still be sending");
+    assert!(sender.taken().is_empty(), "the process that started the attempt may still be sending");
     world.clock.advance(notifier::outbox::UNDER_WAY);
     world.chore().await;
     assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1]);
@@ -228,14 +228,14 @@ async fn a_failure_is_reported_after_unreported_failures() {
 }
 
 #[tokio::test]
-async fn an_undelivered_failure_is_notified_with_the_next_one() {
+async fn the_next_failure_causes_a_notice_if_the_first_notice_was_refused() {
     let (world, sender) = world();
     sender.answer(false, Reply::permanent("status 404"));
     world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
     world.ends(&SimulatedRun::new("w-2", FAIL, 2.0).notifying(pager())).await;
     world.ends(&SimulatedRun::new("w-3", FAIL, 3.0).notifying(pager())).await;
     assert_eq!(news(&sender), ["w-2 failed"]);
-    // A notice with attempts left counts as received.
+    // A notice with remaining attempts is treated as received.
     sender.answer(false, Reply::transient("status 500"));
     world.ends(&SimulatedRun::new("w-4", PASS, 4.0).notifying(pager())).await;
     world.ends(&SimulatedRun::new("w-5", PASS, 5.0).notifying(pager())).await;
@@ -261,7 +261,7 @@ async fn late_runs_are_decided_in_the_order_of_their_ends() {
 }
 
 #[tokio::test]
-async fn marks_of_older_versions_still_count() {
+async fn marks_that_older_versions_stored_are_read() {
     let (world, sender) = world();
     let paper = |run: &str, how, hour| SimulatedRun::new(run, how, hour).notifying(pager());
     for (run, hour, channels) in [("w-1", 1.0, json!(["webhook-pager"])), ("w-2", 2.0, json!([]))] {
@@ -343,7 +343,7 @@ async fn a_pending_status_never_follows_the_final_one() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_run_is_a_reply_to_the_message_that_requested_it() {
+async fn the_end_of_a_run_is_published_as_a_reply_to_its_request_message() {
     let (world, sender) = world();
     let request = EventKey { source: "//acme/ci".to_owned(), id: "42".to_owned() };
     let paper =

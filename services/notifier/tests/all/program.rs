@@ -24,7 +24,7 @@ fn all_errors_in_the_environment_are_reported_together() {
 }
 
 #[test]
-fn the_program_serves_its_chore_over_folders() {
+fn the_program_executes_its_periodic_task_over_folders() {
     let folder = tempfile::tempdir().unwrap();
     let mut program = program(PROGRAM);
     program

@@ -44,7 +44,10 @@ async fn a_cluster_is_released_and_each_confirmation_is_distinct() {
     assert_eq!(confirmed["type"], "dev.burnin.cluster.deleted.v1");
     let first = test_support::contract::facts("provisioner", "delete");
     assert_eq!(confirmed["data"]["name"], first["facts"][0]["data"]["name"]);
-    assert_ne!(confirmed["id"], first["facts"][0]["id"], "a cluster may have reappeared between the two");
+    assert_ne!(
+        confirmed["id"], first["facts"][0]["id"],
+        "a cluster may have reappeared between the two confirmations"
+    );
 }
 
 #[tokio::test]

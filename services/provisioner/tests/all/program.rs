@@ -30,7 +30,7 @@ fn all_invalid_variables_are_reported_together() {
 }
 
 #[test]
-fn cloud_build_needs_a_bucket_and_no_secrets_of_this_host() {
+fn cloud_build_requires_a_bucket_and_rejects_secrets_of_this_host() {
     let cloud = ("BURNIN_CLUSTERS", "cloud-build:val-prod/us-central1");
     let (code, text) = output_with(&[("BURNIN_ARTEFACTS", "/artefacts"), cloud]);
     assert!(code == Some(1) && text.contains("BURNIN_ARTEFACTS") && text.contains("gs://NAME"), "{text}");

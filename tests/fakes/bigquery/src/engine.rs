@@ -22,7 +22,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The engine from the environment, shared by all callers; the project is the caller's own.
+    /// The engine from the environment, shared by all callers, each with its own project.
     ///
     /// # Errors
     /// Returns an error if the variable is not set.

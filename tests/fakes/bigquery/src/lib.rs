@@ -6,10 +6,10 @@
 //! column, and values of the columns' types; errors are in `status.errorResult` and `status.errors`; a table accepts a maximum number of
 //! load jobs per day, failed ones included; tables have no keys: rows loaded twice exist twice.
 //!
-//! Not implemented: GoogleSQL. SQLite executes a statement, with `@name` for parameters and `IN UNNEST(@name)`
-//! as the only translated parts of GoogleSQL, so it checks a statement's parameters and not whether BigQuery
-//! accepts it. No credentials, other kinds of jobs, schemas in a job, patterns in source URIs, partitions, nested
-//! columns, or values that BigQuery would convert from another type.
+//! Not implemented: GoogleSQL. SQLite executes a statement, with `@name` for parameters and `IN UNNEST(@name)` as the only translated parts
+//! of GoogleSQL, so it checks a statement's parameters and not whether BigQuery accepts it. Also not implemented: credentials, other kinds
+//! of jobs, schemas in a job, patterns in source URIs, partitions, nested columns, and values that BigQuery would convert from another
+//! type.
 
 pub mod engine;
 mod fault;

@@ -103,7 +103,7 @@ async fn an_id_can_be_used_once_regardless_of_its_jobs_result() {
 }
 
 #[tokio::test]
-async fn a_job_advances_by_itself() {
+async fn a_job_advances_from_pending_through_running_to_done() {
     let bed = TableBed::new().await;
     bed.bigquery.jobs_take(Duration::from_millis(2_000));
     let uris = [bed.object("good", "{\"run\":\"a\"}\n")];

@@ -217,7 +217,7 @@ impl BuildsState {
     }
 }
 
-/// Marks a build as no longer advancing when it is dropped, even if the request was cancelled.
+/// On drop, marks a build as no longer advancing, even if the request was cancelled.
 struct Advancing<'a> {
     world: &'a CloudBuildState,
     at: usize,

@@ -1,5 +1,5 @@
-//! The rule MUST_MATCH: each substitution is used, and each used one is given (`CheckSubstitutionTemplate` in validate/validate.go of
-//! GoogleCloudPlatform/cloud-build-local, ee604808; its fields and its texts).
+//! The rule MUST_MATCH: each substitution of a build must be used, and each used substitution must be defined (`CheckSubstitutionTemplate`
+//! in validate/validate.go of GoogleCloudPlatform/cloud-build-local, ee604808; its fields and its texts).
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -13,8 +13,8 @@ static PARAMETER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\$(?:\$|\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))").expect("a valid pattern")
 });
 
-/// Reason to reject the substitutions of a build. No page states whether a variable of `automapSubstitutions` counts as a use: here it does
-/// not, which is stricter.
+/// Reason to reject the substitutions of a build. No page states whether `automapSubstitutions` uses a substitution: the stand-in does not
+/// treat it as used, which is stricter.
 pub(crate) fn refused(build: &Value) -> Option<String> {
     // The option is given by its name or by the API's number.
     let option = &build["options"]["substitutionOption"];
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_of_a_script_does_not_count_as_a_use_unless_the_build_is_loose() {
+    fn a_substitution_used_only_as_a_variable_of_a_script_is_refused_unless_the_build_is_loose() {
         let mut build = build(&[], json!({"_A": "1"}), json!({"automapSubstitutions": true}));
         build["steps"][0]["script"] = "echo $_A".into();
         assert!(refused(&build).is_some());

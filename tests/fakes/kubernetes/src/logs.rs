@@ -92,7 +92,7 @@ impl PodLogs {
         Ok(tokio::spawn(async move { drop(axum::serve(listener, router).await) }))
     }
 
-    /// The output in the API's format from a time on; `None` for a container that has not started.
+    /// The output since a time, in the API's format; `None` for a container that has not started.
     pub fn read(
         &self,
         pod: &str,

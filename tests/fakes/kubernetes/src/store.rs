@@ -195,7 +195,7 @@ impl Objects {
         Ok(self.changed("MODIFIED", key, object))
     }
 
-    /// One round of the garbage collector: deletes objects without their owner, and owners whose objects are deleted.
+    /// One round of the garbage collector: deletes objects whose owners no longer exist, and owners whose objects are deleted.
     pub fn collect(&mut self) {
         let uids: Vec<Value> = self.all.values().map(|object| object["metadata"]["uid"].clone()).collect();
         for (key, object) in self.all.clone() {

@@ -304,7 +304,7 @@ impl ControllerTurn {
                     == spec["completions"].as_u64().unwrap_or(1)
             }
         };
-        // A met success policy is final: pods that are ended afterwards do not count (job_controller.go, `SuccessCriteriaMet`).
+        // A met success policy is final: pods that are ended afterwards are ignored (job_controller.go, `SuccessCriteriaMet`).
         let failed = failed && !(enough && spec["successPolicy"].is_object());
         if !failed && !enough {
             return;

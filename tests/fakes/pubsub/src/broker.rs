@@ -12,8 +12,8 @@ use crate::{Access, PubsubMessage};
 
 #[async_trait::async_trait]
 pub trait PushEndpoint: Send + Sync {
-    /// Returns the status of the response; 0 without a response. `attempt` is the number of the delivery, for a subscription with a
-    /// dead-letter topic only.
+    /// Returns the status of the response; 0 without a response. `attempt`: delivery attempt number, only for a subscription with a
+    /// dead-letter topic.
     async fn deliver(&self, message: &PubsubMessage, attempt: Option<u32>) -> u16;
 }
 
@@ -26,7 +26,7 @@ pub struct Subscription {
     pub filter: Option<(String, String)>,
     /// Receiver of pushes; without it clients pull.
     pub endpoint: Option<Arc<dyn PushEndpoint>>,
-    /// Maximum number of deliveries, and the topic of the messages that reach it. Pub/Sub counts only approximately: a message may be
+    /// Maximum number of deliveries, and the topic for messages that reach this number. Pub/Sub counts only approximately: a message may be
     /// delivered up to two times more, and forwarded twice (reference of `DeadLetterPolicy`).
     pub dead_letters: Option<(u32, String)>,
     /// Maximum time until the acknowledgement of a delivery; of a push also the maximum time of its request (reference of
@@ -35,7 +35,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Number of a delivery as stated to the receiver; `None` for a subscription without a dead-letter topic.
+    /// Delivery attempt number as stated to the receiver; `None` for a subscription without a dead-letter topic.
     pub(crate) fn stated(&self, attempt: u32) -> Option<u32> {
         self.dead_letters.as_ref().map(|_| attempt)
     }
@@ -64,7 +64,7 @@ struct MessageQueue {
     wake: Arc<Notify>,
     /// Messages that are neither acknowledged nor forwarded as dead letters.
     unacknowledged: usize,
-    /// All deliveries to this subscription fail while it is set.
+    /// All deliveries to this subscription fail while this is `true`.
     failing: bool,
 }
 
@@ -198,7 +198,7 @@ impl Broker {
         self.lock().hurried = (every, deadline);
     }
 
-    /// Counts messages of a subscription as acknowledged.
+    /// Subtracts `count` from the number of unacknowledged messages of a subscription.
     fn settled(&self, subscription: &str, count: usize) {
         if let Some(queue) = self.lock().queues.get_mut(subscription) {
             queue.unacknowledged = queue.unacknowledged.saturating_sub(count);
@@ -246,7 +246,7 @@ impl Broker {
         self.lock().queues.get_mut(subscription)?.waiting.pop_front()
     }
 
-    /// Takes waiting messages for a client that pulls, and those whose deadline has passed. The third value is the number of the delivery.
+    /// Takes waiting messages for a client that pulls, and those whose deadline has passed. The third value is the delivery attempt number.
     pub(crate) fn pull(self: &Arc<Self>, subscription: &str) -> Vec<(String, PubsubMessage, Option<u32>)> {
         let now = Instant::now();
         let late = self.release(subscription, |leased| leased.until <= now);
@@ -302,7 +302,7 @@ impl Broker {
         rejected.into_iter().for_each(|leased| self.rejected(subscription, leased.queued));
     }
 
-    /// Returns the messages of a disconnected client.
+    /// Rejects the pulled messages of a disconnected client, so that they are delivered again.
     pub(crate) fn reject_all(self: &Arc<Self>, subscription: &str) {
         let all = self.release(subscription, |_| true);
         all.into_iter().for_each(|queued| self.rejected(subscription, queued));

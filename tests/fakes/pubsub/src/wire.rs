@@ -77,7 +77,7 @@ pub(crate) struct ModifyAckDeadlineRequest {
     pub ack_ids: Vec<String>,
 }
 
-/// A message in a frame of gRPC: a flag without compression, the length, the bytes.
+/// A message in a frame of gRPC: the flag for no compression, the length, the bytes.
 pub(crate) fn frame(message: &impl prost::Message) -> Bytes {
     let bytes = message.encode_to_vec();
     let mut framed = BytesMut::with_capacity(bytes.len() + 5);

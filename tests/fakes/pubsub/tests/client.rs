@@ -1,4 +1,4 @@
-//! The stand-in, used by Google's own client.
+//! Tests the stand-in with Google's own client.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::{
@@ -56,7 +56,10 @@ struct Slow(AtomicU32, AtomicU32);
 #[async_trait::async_trait]
 impl PushEndpoint for Slow {
     async fn deliver(&self, _: &pubsub_standin::PubsubMessage, attempt: Option<u32>) -> u16 {
-        assert_eq!(attempt, None, "only messages of a subscription with dead letters have a number");
+        assert_eq!(
+            attempt, None,
+            "only messages of a subscription with dead letters have a delivery attempt number"
+        );
         if self.0.fetch_add(1, SeqCst) == 0 {
             tokio::time::sleep(Duration::from_millis(400)).await;
         }
@@ -226,7 +229,7 @@ async fn the_number_of_deliveries_before_a_dead_letter_is_approximate_and_some_a
         broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
     }
     within(|| (broker.backlog("projects/p/subscriptions/push") == 0).then_some(())).await;
-    // A third of the messages each is delivered 5, 6 and 7 times, and a quarter is forwarded twice.
+    // A third of the messages is delivered 5 times, a third 6 times and a third 7 times; a quarter is forwarded twice.
     assert_eq!(endpoint.1.lock().unwrap().len(), MESSAGES / 3 * (5 + 6 + 7));
     assert_eq!(broker.backlog("projects/p/subscriptions/dead"), MESSAGES + MESSAGES / 4);
 }

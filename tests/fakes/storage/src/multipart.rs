@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_read_as_clients_write_them() {
+    fn multipart_bodies_are_parsed_with_either_line_end_and_with_a_quoted_boundary() {
         for (end, quote) in [("\r\n", ""), ("\n", "\"")] {
             let part = |body: &str| format!("--b1{end}Content-Type: x{end}{end}{body}{end}");
             let text = [part(r#"{"name":"n"}"#), part("a --b1 b"), part(r#"{"crc32c":"c"}"#)].concat();

@@ -79,7 +79,11 @@ async fn a_resumable_upload_keeps_whole_units_until_it_is_cancelled_or_a_week_ol
     let kept = Some(format!("bytes=0-{}", UNIT - 1));
     let session = start("a").await;
     assert_eq!(chunk(&session, "*/*", 0).await, (308, None), "nothing is stored yet");
-    assert_eq!(chunk(&session, "0-999/*", 1000).await, (400, None), "a chunk of another size");
+    assert_eq!(
+        chunk(&session, "0-999/*", 1000).await,
+        (400, None),
+        "a chunk whose size is not a multiple of the unit"
+    );
     assert_eq!(chunk(&session, &format!("0-{}/*", UNIT - 1), UNIT).await, (308, kept.clone()));
     assert_eq!(chunk(&session, "*/*", 0).await, (308, kept));
     assert_eq!(chunk(&session, &format!("{UNIT}-{}/{}", UNIT + 9, UNIT + 10), 10).await.0, 200);

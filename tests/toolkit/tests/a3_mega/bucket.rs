@@ -25,7 +25,7 @@ impl Steps {
         Self { cloud, substitutions, workspaces: Vec::new() }
     }
 
-    /// Creates a new workspace without files of earlier ones.
+    /// Creates a new workspace without the files of earlier workspaces.
     fn workspace(&mut self) {
         let folder = TempDir::new().unwrap();
         let from = repository("workflows/a3-mega");
@@ -61,7 +61,7 @@ impl Steps {
 }
 
 #[test]
-fn another_workspace_destroys_from_the_folders_stored_in_the_bucket() {
+fn a_teardown_in_another_workspace_uses_the_folders_stored_in_the_bucket() {
     let mut steps = Steps::new();
     steps.workspace();
     for step in ["parameters.py", "deploy.py base", "deploy.py image"] {
@@ -79,7 +79,7 @@ fn another_workspace_destroys_from_the_folders_stored_in_the_bucket() {
     );
 
     steps.workspace();
-    // The bucket has the deployment's parameters.
+    // The teardown reads the deployment's parameters from the bucket.
     for name in ["_PROJECT", "_REGION", "_ZONE", "_STATE_BUCKET"] {
         steps.substitutions.remove(name);
     }

@@ -105,13 +105,13 @@ async fn a_failed_teardown_reports_the_remaining_resources_and_is_repeated() {
         why.contains("still existing: ") && why.contains("-image, ") && why.contains("-gpu-net-7"),
         "{why}"
     );
-    assert!(!why.contains("instance b"), "machines are deleted despite other failures: {why}");
+    assert!(!why.contains("instance b"), "expected machines to be deleted despite other failures: {why}");
     world.clock.advance(Span::from_secs(30));
     world.gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn foreign_resources_on_our_network_are_deleted_with_it() {
+async fn a_teardown_deletes_foreign_resources_on_its_network() {
     let world = ToolkitHost::new(FILESTORE, &[]);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
@@ -125,7 +125,7 @@ async fn foreign_resources_on_our_network_are_deleted_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_an_active_account_nothing_is_created() {
+async fn a_deployment_without_an_active_account_creates_no_resources() {
     let world = ToolkitHost::new(FILESTORE, &[]);
     world.cloud.fault("auth", "none").unwrap();
     world.create().await;
@@ -135,7 +135,7 @@ async fn without_an_active_account_nothing_is_created() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_without_resources_is_destroyed() {
+async fn a_teardown_succeeds_for_a_deployment_without_resources() {
     let world = ToolkitHost::new(FILESTORE, &[("_RESERVATION", "not-there")]);
     world.create().await;
     let why = world.broken().await;

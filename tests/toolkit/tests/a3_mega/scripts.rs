@@ -28,7 +28,7 @@ fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).into_owned()
 }
 
-/// The line in the prolog's versions since August 2024 and since June 2025.
+/// The prolog's check of the distribution: `DEBIAN` in versions since August 2024, `BOTH` in versions since June 2025.
 const DEBIAN: &str = r#"if (grep -q "ID=debian" /etc/os-release && lsb_release -rs | grep -q "12"); then"#;
 const BOTH: &str = r#"if ( (grep -q "ID=debian" /etc/os-release && lsb_release -rs | grep -q "12") || (grep -q "ID=ubuntu" /etc/os-release) ); then"#;
 

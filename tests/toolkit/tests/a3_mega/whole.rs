@@ -45,7 +45,7 @@ async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> Toolk
     assert_eq!(node["labels"]["burnin-expires"], seconds.to_string());
     assert_eq!(node["scheduling"]["instanceTerminationAction"], "DELETE");
     let life = node["scheduling"]["maxRunDuration"]["seconds"].as_i64().unwrap();
-    assert!((35_000..=36_000).contains(&life), "the maximum lifetime is {life} s");
+    assert!((35_000..=36_000).contains(&life), "expected 35000 to 36000 s, found {life} s");
 
     world.gone().await;
     recorded(&world, name);

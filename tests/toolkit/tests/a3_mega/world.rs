@@ -18,7 +18,7 @@ fn program() -> OwnProgram {
     test_support::processes::program("world::be_host")
 }
 
-/// Has no effect as a test; with the arguments of a supervisor it runs as one.
+/// Runs a build's supervisor if started with a supervisor's arguments; has no effect as a test.
 #[test]
 fn be_host() {
     test_support::processes::host();
@@ -60,7 +60,7 @@ impl ToolkitHost {
         let resolved = workflow::resolve(&path, &[unchecked]).unwrap_or_else(|problems| panic!("{problems}"));
         let cluster = resolved.workflow.cluster.expect("a cluster");
         let Some(mut deployed) = Deployed::of(cluster.system()) else {
-            panic!("{workflow} deploys no cluster by steps")
+            panic!("{workflow}: expected a cluster that build steps deploy")
         };
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
         for build in [&mut deployed.deploy, &mut deployed.destroy] {

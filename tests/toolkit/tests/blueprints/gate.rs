@@ -197,7 +197,7 @@ fn each_known_defect_is_found() {
 }
 
 #[test]
-fn a_null_variable_is_found() {
+fn a_null_variable_is_reported() {
     let mut deployments = deployments(&variants()[0]);
     let cluster = deployments.get_mut("blueprints/cluster.yaml").unwrap();
     cluster.insert("machine_account".to_owned(), Value::Null);
@@ -292,7 +292,7 @@ fn the_a4_blueprint_matches_its_pinned_toolkit() {
         assert_eq!(
             vars.as_object().unwrap().keys().collect::<BTreeSet<_>>(),
             blueprint["vars"].as_object().unwrap().keys().collect::<BTreeSet<_>>(),
-            "the variables that deploy.py sets"
+            "deploy.py must set exactly the blueprint's variables"
         );
         expand(&modules(&blueprint), vars.as_object().unwrap(), &declared["modules"]).problems
     };

@@ -35,5 +35,5 @@ apt-get install --yes nvidia-container-toolkit apt-transport-artifact-registry d
 echo "deb [arch=all] $tcpxo gpudirect-tcpxo-apt main" >/etc/apt/sources.list.d/gpudirect-tcpxo.list
 apt-get update
 apt-get install --yes dmabuf-import-helper
-# monitoring.sh starts it, on GPU nodes only.
+# monitoring.sh starts this service, on GPU nodes only.
 systemctl disable --now nvidia-dcgm.service || true

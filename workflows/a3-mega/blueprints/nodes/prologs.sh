@@ -9,7 +9,7 @@ mkdir -p "$root"/{scripts,prolog_slurmd.d,epilog_slurmd.d,"partition-$partition-
 
 download() { # NAME FILE SHA256
   local draft=$root/scripts/.$1.draft
-  # An existing file may be patched: it is not replaced.
+  # An existing file is not replaced, because it may be patched.
   if [[ -s $root/scripts/$1 && -e $root/scripts/.$1.$3 ]]; then return; fi
   curl --fail --silent --show-error --location --retry 5 --output "$draft" "$from/$2"
   sha256sum --check --quiet <<<"$3  $draft" || { rm -f "$draft"; echo "$2 of $commit does not have the pinned SHA-256 $3" >&2; exit 1; }

@@ -242,11 +242,11 @@ class Coordinator:
     def release(self, until):
         """Keeps the pods for debugging if requested, then ends the workers."""
         if self.plan["keep_s"] and not os.path.exists(RELEASE):
-            say(f"kept for {self.plan['keep_s'] // 60} minutes at most; `touch {RELEASE}` ends it")
+            say(f"pods are kept for {self.plan['keep_s'] // 60} minutes at most; `touch {RELEASE}` releases them")
             until = min(until, time.monotonic() + self.plan["keep_s"])
             while time.monotonic() < until and not os.path.exists(RELEASE):
                 time.sleep(pods.POLL)
-        # Unreachable workers too: this may fail, and then Kubernetes ends them after this pod.
+        # Includes unreachable workers: if the command fails on a worker, Kubernetes ends this worker after the coordinator's pod.
         pods.run_on_all(self.plan, range(1, self.plan["nodes"]), ["touch", ENDED])
 
 

@@ -6,7 +6,7 @@ Data and bandwidth are not judged here: the verdict judges them from the same te
 import math
 import re
 
-# size, count, type, redop, root, and times and bandwidths of at least one placement; another rank's line may precede them.
+# Columns: size, count, type, redop, root, and the times and bandwidths of at least one placement. Another rank's line may precede them.
 ROW = re.compile(r"(?<!\d)(\d+)\s+\d+\s+[a-z]\w*\s+\w+\s+-?\d+(?:\s+[\d.e+-]+){3}\s")
 BROKEN = (
     (re.compile(r"network gIB not found"), "NCCL cannot load gIB"),

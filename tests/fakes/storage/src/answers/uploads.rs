@@ -127,7 +127,9 @@ fn go_on(
             let found = request.body.len();
             return Err((
                 400,
-                format!("a chunk that is not the last has a multiple of {QUANTUM} bytes, not {found}"),
+                format!(
+                    "expected a multiple of {QUANTUM} bytes in each chunk except the last, found {found}"
+                ),
             ));
         }
         if !ends {
