@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks one package after a change: formats and lints, then tests it and its direct dependents, except the packages below tests/.
-# Builds the same selection as all other gates, so that no third-party crate is compiled twice.
+# Checks one package after a change: formats and lints, then tests it and its direct dependents. Packages that test several rooms together,
+# and test programs of dependents that together take a minute or more, are left to their gates and named.
+# Builds with the features of all other gates, so that no third-party crate is compiled twice.
 #   bash .ci/quick.sh verdict
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,18 +16,23 @@ names = [package["name"] for package in packages]
 if room not in names:
     sys.exit(f"unknown package {room!r}; expected one of {chr(44).join(sorted(names))}")
 direct = [package for package in packages if package["name"] != room and any(it["name"] == room for it in package["dependencies"])]
-crossing = {package["name"] for package in direct if package["manifest_path"].startswith(tests)}
-print(room, *sorted({package["name"] for package in direct} - crossing))
-print(*sorted(crossing))
+crossing = {package["name"] for package in direct if package["manifest_path"].startswith(tests) or package["name"] == "sim"}
+tested = {package["name"] for package in direct} - crossing
+# Test programs with complete runs, pods, builds, a network with faults, or simulated histories.
+slow = ["burnin::all", "gateway::all", "cluster-kubernetes::kubernetes", "cloudbuild::local", "gcp::storage", "warehouse::bigquery", "verdict::all"]
+left = [program for program in slow if program.split("::")[0] in tested]
+of = lambda kind, names: "(" + " + ".join(f"{kind}({name})" for name in names) + ")"
+print(of("package", [room, *sorted(tested)]) + (" - " + of("binary_id", left) if left else ""))
+print(*sorted(crossing), *left)
+# No package depends on these programs, and no third-party crate has other features without them.
+print(*(f"--exclude={name}" for name in ("kill", "rehearsal", "sim", "xtask") if name != room and name not in tested))
 ' "$room")
-read -ra packages <<<"${found%%$'\n'*}"
-echo "=== ${packages[*]}"
-# The second line is empty for most packages: no package below tests/ depends on them.
-crossing=$(sed -n 2p <<<"$found")
-[[ -z $crossing ]] || echo "not tested, because these packages test several rooms and have separate gates: $crossing"
+{ read -r filter; read -r left; read -ra excluded; } <<<"$found"
+echo "=== $filter"
+[[ -z $left ]] || echo "left to their gates: $left"
 cargo fmt --all
-filter=
-for package in "${packages[@]}"; do filter+="${filter:+ | }package($package)"; done
+BURNIN_BUILT=1
 . .ci/built.sh
-# Tests of complete runs wait for half of their time. The gate `unit` starts fewer at a time, because other gates run in parallel with it.
-cargo nextest run "${built[@]}" --profile quick -E "$filter" --test-threads "$((2 * $(nproc)))"
+cargo build --quiet "${built[@]}" "${excluded[@]}" --bins --tests --benches
+# Many tests wait for most of their time, so more of them run at once than in the gate `unit`, beside which other gates run.
+cargo nextest run "${built[@]}" "${excluded[@]}" --profile quick -E "$filter" --test-threads "$((3 * $(nproc)))"

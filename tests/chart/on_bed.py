@@ -148,7 +148,7 @@ class Chart(unittest.TestCase):
     def test_an_installer_without_effect_is_reported(self):
         self.install({"network": {"gib": {"image": image("gib-empty")}}})
         self.assertEqual(self.ended(), "Failed")
-        self.assertIn("the installer left no scripts/set_nccl_env.sh", "".join(self.logs(index, "gib") for index in self.pods()))
+        self.assertIn("the installer did not create scripts/set_nccl_env.sh", "".join(self.logs(index, "gib") for index in self.pods()))
 
     def test_a_deleted_worker_fails_the_job(self):
         # 1000 iterations: the worker is deleted before the benchmark ends.

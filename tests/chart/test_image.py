@@ -35,7 +35,7 @@ class Config(unittest.TestCase):
         result = burnin("check", {"_REPOSITORY": GOOD["_REPOSITORY"], "_BASE": BASE}, self.folder)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
-    def test_a_misspelt_substitution_is_reported_before_any_step(self):
+    def test_a_misspelled_substitution_is_reported_before_any_step(self):
         copy = pathlib.Path(self.folder) / "image.yaml"
         copy.write_text((IMAGE / "image.yaml").read_text().replace("BASE=${_BASE}", "BASE=${_BSAE}"))
         result = burnin("check", {}, self.folder, config=copy)

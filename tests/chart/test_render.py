@@ -73,7 +73,7 @@ class Rendered(unittest.TestCase):
                 for made in objects.values():
                     self.assertEqual(made["metadata"]["namespace"], "tests")
 
-    def test_our_jobset_schema_accepts_a_recorded_jobset_and_rejects_misspelt_fields(self):
+    def test_our_jobset_schema_accepts_a_recorded_jobset_and_rejects_misspelled_fields(self):
         recorded = json.loads((HERE / "jobset-recorded.json").read_text())
         jobset_problems(recorded)
         recorded["spec"]["failurePolicy"]["maxRestart"] = 1

@@ -3,7 +3,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
-    path::Path,
+    fs,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -66,7 +67,8 @@ pub fn drawing(root: &Path) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
     let rooms = rooms(&metadata);
-    let broken = broken(&rooms);
+    let mut broken = broken(&rooms);
+    broken.extend(untested(&metadata));
     if !broken.is_empty() {
         return Err(broken.join("\n"));
     }
@@ -83,6 +85,30 @@ pub fn drawing(root: &Path) -> Result<String, String> {
         }
     }
     Ok(text)
+}
+
+/// Libraries that are not compiled for tests, although a source file contains one.
+fn untested(metadata: &Value) -> Vec<String> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let libraries = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let untested = libraries.filter(|target| target["test"] == false && target["kind"][0] == "lib");
+    let roots = untested.filter_map(|target| Path::new(target["src_path"].as_str()?).parent());
+    let files = roots.flat_map(files);
+    files
+        .filter(|file| fs::read_to_string(file).is_ok_and(|source| source.contains("#[cfg(test)]")))
+        .map(|file| {
+            format!("{} has unit tests; remove `test = false` from the package's Cargo.toml", file.display())
+        })
+        .collect()
+}
+
+/// Rust files in a folder and below.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
 }
 
 struct Room {

@@ -151,7 +151,7 @@ fn the_bad_node_of_pairs_of_any_program_is_located_in_the_direction_of_its_metri
 }
 
 #[test]
-fn the_bad_gpu_of_copies_between_gpus_is_located() {
+fn copies_between_gpus_locate_the_bad_gpu() {
     let folder = tempfile::tempdir().unwrap();
     let copies = |slow: Option<usize>| {
         let row = |from: usize| {

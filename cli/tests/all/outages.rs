@@ -10,7 +10,7 @@ use std::{
 
 use crate::support::{Lab, signal, wait_for};
 
-/// Short limits, because a run waits for its ledger for `patience` and `grace`.
+/// Short timeouts, because a run waits `patience` plus `grace` for its ledger.
 const LIMITS: &[&str] = &["--set", "limits.patience=1s", "--set", "limits.grace=2s"];
 
 fn start(lab: &Lab, more: &[&str]) -> Child {

@@ -101,7 +101,7 @@ fn mrkdwn(raw: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             c if c.is_control() => safe.push(' '),
-            // Breaks `@channel`, `[shown](elsewhere)` and `https://`.
+            // Prevents mentions (`@channel`), links (`[shown](elsewhere)`) and URLs (`https://`).
             '@' | ']' | '`' => safe.extend([c, BREAK]),
             '/' if safe.ends_with(':') => safe.extend([BREAK, c]),
             c => safe.push(c),

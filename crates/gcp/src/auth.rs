@@ -105,7 +105,7 @@ impl Verifier {
         let claims = decode::<Claims>(token, &key, &self.validation);
         let claims = claims.map_err(|error| Denied::Unproven(format!("invalid token: {error}")))?.claims;
         if !claims.email_verified || claims.email.is_empty() {
-            return Err(unproven("the token has no verified address"));
+            return Err(unproven("the token has no verified email address"));
         }
         match self.callers.0.get(&claims.email) {
             Some(subscription) => Ok(Caller { email: claims.email, subscription: subscription.clone() }),

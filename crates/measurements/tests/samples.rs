@@ -106,7 +106,10 @@ async fn stored_measurements_equal_the_parsed_logs_of_every_sample() {
         bucket.store.remove(&format!("artefacts/samples-1/logs/1/1/{name}")).await.unwrap();
     }
     assert_eq!(bucket.read(Some(file)).await.unwrap(), parsed);
-    assert!(refusal(bucket.read(None).await).contains("is missing"), "without the object the logs are read");
+    assert!(
+        refusal(bucket.read(None).await).contains("is missing"),
+        "if the object is absent, the logs are read"
+    );
 }
 
 #[tokio::test]

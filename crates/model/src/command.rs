@@ -65,7 +65,7 @@ commands! {
         spec: ClusterSpec,
         /// Name of the cluster in its own system.
         name: String,
-        /// Time at which the cluster expires by itself; `None` for an existing cluster.
+        /// Expiry time of the cluster; `None` for an existing cluster.
         expires_at: Option<Timestamp>,
     } = "dev.burnin.cluster.create.v1";
     /// Report the state of the cluster.

@@ -25,7 +25,7 @@ pub struct RunningJob<'a> {
 /// Lines of a job's output, without secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OutputLines {
-    /// Number in the output of the first line in `lines`, starting at 1.
+    /// Line number, in the output, of the first entry of `lines`, starting at 1.
     pub first: u64,
     /// New lines, oldest first.
     pub lines: Vec<String>,

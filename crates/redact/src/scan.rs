@@ -53,7 +53,7 @@ pub(crate) enum Swallowed {
     All(Swallow),
     /// All bytes except the last were removed; the last byte is needed to interpret the next byte.
     AllButOne(Swallow),
-    /// The value ends after this many bytes, and this many backslashes belong to the following text.
+    /// Length of the value, bytes, and number of backslashes that belong to the following text.
     End(usize, usize),
 }
 

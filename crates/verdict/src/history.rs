@@ -14,7 +14,8 @@ const K: f64 = 3.0;
 const STEP: f64 = 0.2;
 /// Maximum number of grid levels; a series with a larger range has a coarser grid.
 const LEVELS: usize = 4096;
-/// Share of the smallest differences of neighbors from which the noise is estimated: outliers and changes make the others larger.
+/// Fraction of the differences of neighbors, smallest first, from which the noise is estimated: outliers and changes enlarge the other
+/// differences.
 const SMALLEST: f64 = 0.8;
 /// Scales the mean of these differences to the standard deviation of normal noise.
 const DIFFERENCE_TO_SIGMA: f64 = 1.2658;

@@ -36,7 +36,7 @@ use crate::{
 #[derive(Parser)]
 #[command(about = "Kills services at random during runs, and counts the results")]
 struct Arguments {
-    /// Duration of the kills.
+    /// Duration of the phase in which processes are killed.
     #[arg(long = "for", default_value = "3m")]
     lasting: Span,
     /// Number of concurrent runs.

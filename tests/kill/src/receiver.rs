@@ -19,7 +19,7 @@ use tokio::{
 /// Maximum number of rejections of a notice: further rejections would only delay it.
 const REFUSED: usize = 2;
 
-/// Received notices: number by run, news and id.
+/// Received notices: number by run, kind of notice and id.
 type Received = BTreeMap<(String, String), BTreeMap<String, usize>>;
 
 /// A webhook's receiver on a local port; clones share their records.

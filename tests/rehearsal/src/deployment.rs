@@ -43,7 +43,8 @@ pub struct RehearsalSettings {
     /// the whole bucket; Cloud Build reads the bucket of its logs, and rewrites them. Otherwise: 412, 404, and one write. If strict,
     /// builder and provisioner also get no CPU between requests, so they do not poll in the background.
     pub strict: bool,
-    /// Maximum number of deliveries before a message becomes a dead letter. `None`: the plan's maximum; its pauses last an hour.
+    /// Maximum number of deliveries before a message becomes a dead letter. `None`: the plan's maximum, whose retries take an hour or
+    /// more.
     pub deliveries: Option<u32>,
     /// Whether delivery is unreliable: every third message is delivered twice, every fifth one again while its first delivery is in
     /// progress, a new grant takes effect only after 3 s, and the receiver rejects some notices.

@@ -329,8 +329,8 @@ async fn planted(plan: &TerraformPlan, programs: &Path, folder: &Path) -> Vec<St
     };
     let (lists, pushes, tasks) = tokio::join!(
         finds("lists", lists, "storage.objects.list"),
-        finds("audience-of-pushes", pushes, "its audience is"),
-        finds("audience-of-tasks", tasks, "its audience is")
+        finds("audience-of-pushes", pushes, "the audience is"),
+        finds("audience-of-tasks", tasks, "the audience is")
     );
     [lists, pushes, tasks].into_iter().filter_map(Result::err).collect()
 }

@@ -209,7 +209,7 @@ fn task(resource: &Value) -> Result<PlannedTask, String> {
     })
 }
 
-/// The name and the retention of a bucket that has one.
+/// Name and retention period of a bucket; `None` if it has no retention policy.
 fn retention(bucket: &Value) -> Option<Result<(String, Duration), String>> {
     let policy = bucket["values"]["retention_policy"][0].as_object()?;
     let seconds = policy.get("retention_period").and_then(Value::as_u64);

@@ -84,7 +84,7 @@ impl Issuer {
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
         };
         if decoded(head).is_none_or(|head| head["alg"] != "RS256") {
-            return Err("it is not signed with RS256".to_owned());
+            return Err("the token is not signed with RS256".to_owned());
         }
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
         let valid = self.key.as_ref().is_some_and(|key| {
@@ -92,23 +92,23 @@ impl Issuer {
             public.verify(text.as_bytes(), &signature).is_ok()
         });
         if !valid {
-            return Err("its signature is not Google's".to_owned());
+            return Err("the signature is not Google's".to_owned());
         }
         let claims = decoded(body).ok_or("the token is malformed")?;
         let claim = |name: &str| claims[name].as_str().unwrap_or_default();
         if !ISSUERS.contains(&claim("iss")) {
-            return Err(format!("its issuer is `{}`", claim("iss")));
+            return Err(format!("the issuer is `{}`", claim("iss")));
         }
         if claims["exp"].as_u64().is_none_or(|end| end <= now()) {
-            return Err("it is expired".to_owned());
+            return Err("the token is expired".to_owned());
         }
         let email = claim("email");
         if email.is_empty() || claims["email_verified"] != true {
-            return Err("it has no verified address".to_owned());
+            return Err("the token has no verified email address".to_owned());
         }
         let audience = claim("aud");
         if audience != uri && (audience != GCLOUD || is_service_account(email)) {
-            return Err(format!("its audience is `{audience}`, not `{uri}`"));
+            return Err(format!("the audience is `{audience}`, not `{uri}`"));
         }
         Ok(email.to_owned())
     }
@@ -163,26 +163,26 @@ mod tests {
         let reasons: BTreeMap<_, _> =
             refused(PUSH, URI).into_iter().map(|(what, token)| (what, why(&token))).collect();
         assert_eq!(reasons["a malformed token"], "the token is malformed");
-        assert_eq!(reasons["an unsigned token"], "it is not signed with RS256");
-        assert_eq!(reasons["a token with changed claims"], "its signature is not Google's");
-        assert_eq!(reasons["a token of another issuer's key"], "its signature is not Google's");
+        assert_eq!(reasons["an unsigned token"], "the token is not signed with RS256");
+        assert_eq!(reasons["a token with changed claims"], "the signature is not Google's");
+        assert_eq!(reasons["a token of another issuer's key"], "the signature is not Google's");
     }
 
     #[test]
     fn a_token_is_valid_only_from_google_until_its_expiry_with_a_verified_address() {
-        assert_eq!(why(&changed("iss", json!("https://example.com"))), "its issuer is `https://example.com`");
+        assert_eq!(why(&changed("iss", json!("https://example.com"))), "the issuer is `https://example.com`");
         assert!(GOOGLE.verify(&changed("iss", json!("accounts.google.com")), URI).is_ok());
-        assert_eq!(why(&changed("exp", json!(now() - 1))), "it is expired");
-        assert_eq!(why(&changed("exp", Value::Null)), "it is expired");
+        assert_eq!(why(&changed("exp", json!(now() - 1))), "the token is expired");
+        assert_eq!(why(&changed("exp", Value::Null)), "the token is expired");
         for (name, value) in [("email", json!("")), ("email_verified", json!(false))] {
-            assert_eq!(why(&changed(name, value)), "it has no verified address", "{name}");
+            assert_eq!(why(&changed(name, value)), "the token has no verified email address", "{name}");
         }
     }
 
     #[test]
     fn the_audience_is_the_url_of_the_service() {
         for audience in ["https://burnin-other.run.app", "https://burnin-judge-abc.run.app/", "", GCLOUD] {
-            assert!(why(&GOOGLE.token(PUSH, audience)).starts_with("its audience is"), "{audience}");
+            assert!(why(&GOOGLE.token(PUSH, audience)).starts_with("the audience is"), "{audience}");
         }
         // A user's token from gcloud has the audience of gcloud.
         assert!(GOOGLE.verify(&GOOGLE.token("a@example.com", GCLOUD), URI).is_ok());

@@ -71,7 +71,7 @@ fn check_objects(
         } else if path.starts_with('/') || path.split('/').any(|part| part == "..") {
             problems.push(BuildProblem::new(
                 &here,
-                format!("{path:?} leaves the workspace; use a path inside it"),
+                format!("{path:?} is outside the workspace; use a path inside it"),
             ));
         } else if let Err(error) = glob::Pattern::new(&path) {
             problems.push(BuildProblem::new(&here, format!("{path:?} is not a glob: {error}")));

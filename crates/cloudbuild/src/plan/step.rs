@@ -60,7 +60,7 @@ impl StepContext<'_> {
             inside(&dir).unwrap_or_else(|| {
                 problems.push(BuildProblem::new(
                     path,
-                    format!("{dir:?} leaves the workspace; use a path relative to it"),
+                    format!("{dir:?} is outside the workspace; use a path relative to it"),
                 ));
                 PathBuf::new()
             })

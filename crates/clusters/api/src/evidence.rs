@@ -8,7 +8,7 @@ use crate::shell::LOCAL_RANK;
 /// Defines `burnin_run COMMAND...`: prints evidence before and after the command, and ends with the command's exit status or signal.
 const PROBE: &str = include_str!("evidence/probe.sh");
 
-/// Shell text that runs the program in the positional parameters. Only the first process of a node takes evidence.
+/// Shell text that runs the program in the positional parameters. Only the first process of a node collects evidence.
 pub fn around_program() -> String {
     format!(
         "{PROBE}if [[ {LOCAL_RANK} == 0 ]]; then burnin_run \"$@\"; fi\n\

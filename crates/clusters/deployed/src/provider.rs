@@ -142,7 +142,7 @@ impl DeployedClusters {
         build
     }
 
-    /// Usable kept parts: part name, and the cluster that keeps the part beyond the end of the new cluster.
+    /// Kept parts that the new cluster can use: name of the part, and the existing cluster whose lease on it ends after `expires_at`.
     async fn usable_parts(
         &self,
         deployed: &Deployed,

@@ -156,7 +156,7 @@ impl HostsFolder {
     }
 }
 
-/// Five lines: state, exit code, start, end, reason. A state with a reason is a loss by the infrastructure.
+/// Five lines: state, exit code, start, end, reason. A state with a reason means that the infrastructure lost the job.
 fn parse(text: &str) -> Option<JobStatus> {
     let lines: Vec<_> = text.lines().collect();
     let [state, exit_code, started_at, ended_at, why] = lines[..] else { return None };

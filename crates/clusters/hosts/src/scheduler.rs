@@ -51,14 +51,14 @@ impl HostsJobs {
             return match left.is_empty() {
                 true => record(folder, "CANCELLED", ""),
                 false => Err(PortError::Transient(format!(
-                    "processes of the cancelled job {job} may be left: {}",
+                    "processes of the cancelled job {job} may still run: {}",
                     left.join("; ")
                 ))),
             };
         }
         let mut why = "the process that ran mpirun on this machine has ended without a result".to_owned();
         if !left.is_empty() {
-            why += &format!("; its processes may be left: {}", left.join("; "));
+            why += &format!("; its processes may still run: {}", left.join("; "));
         }
         record(folder, "LAUNCHER_LOST", &why)
     }
@@ -77,7 +77,7 @@ fn record(folder: &HostsFolder, state: &str, why: &str) -> Result<JobStatus, Por
     folder.record(state, why, now()).map_err(PortError::transient)
 }
 
-/// Ends all processes of a job on this machine and on every host. Returns the hosts where processes may be left.
+/// Ends all processes of a job on this machine and on every host. Returns the hosts where processes may still run.
 async fn sweep(hosts: &Hosts, folder: &HostsFolder, job: &str) -> Result<Vec<String>, PortError> {
     let mark = format!("BURNIN_JOB={}", script::mark(job, &folder.path().display().to_string()));
     let here = ["bash", "-c", script::SWEEP, "sweep", &mark].map(str::to_owned);

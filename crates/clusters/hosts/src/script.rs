@@ -95,7 +95,7 @@ sweep_all() {
   kill -KILL "${beats[@]}" 2>/dev/null
   BURNIN_KEEP=$$ bash -c "$sweep" sweep "BURNIN_JOB=$BURNIN_JOB" 2>>output/launch.log
   every_host sweep_host
-  [[ -z $bad ]] || say "processes of the job may be left: $bad"
+  [[ -z $bad ]] || say "processes of the job may still run: $bad"
 }
 # An empty `beats` needs a value for `kill`.
 beats=(0x)

@@ -368,7 +368,7 @@ async fn a_job_with_a_killed_launcher_is_lost_and_leaves_no_process() {
     let claim = std::fs::read_link(folder.join("claim")).unwrap();
     bed.run(&format!("kill -KILL {}", claim.display().to_string().split('.').next().unwrap()));
     let (code, why) = lost(&jobs, &job).await;
-    assert!(code == "LAUNCHER_LOST" && !why.contains("may be left"), "{code} {why}");
+    assert!(code == "LAUNCHER_LOST" && !why.contains("may still run"), "{code} {why}");
     assert_eq!(bed.left(), "");
     let mode = std::fs::metadata(folder.join("job.sh")).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o755);

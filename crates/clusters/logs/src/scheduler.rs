@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! logs/{job}/submitted.json   the job was submitted
-//!            end.json         its end, final: that of the logs, or a cancellation before it was read
+//!            end.json         final state of the job: the end in its logs, or a cancellation before the logs were read
 //! ```
 
 use std::{path::Path, sync::Arc};

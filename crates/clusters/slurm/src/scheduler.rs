@@ -59,8 +59,8 @@ impl SlurmJobs {
                 rows = self.commands.accounted(name).await?;
             }
             let marks = read(folder, SlurmFolder::marks).await?;
-            // Rows that are older than the claim would report a started job as waiting, which means that Slurm requeued the job. A claim
-            // never changes, so the rows are current if the claims before and after the query are equal.
+            // Rows older than the claim would show a started job as pending, and the caller would treat it as requeued. A claim never
+            // changes: if the claims before and after the query are equal, the rows are current.
             if marks.claim == before.claim {
                 return Ok((rows, marks));
             }

@@ -139,7 +139,7 @@ fn logs_that_cannot_be_collected_fail_only_their_check() {
 }
 
 #[test]
-fn after_a_silent_job_no_further_job_starts() {
+fn after_a_job_without_output_no_further_job_starts() {
     let mut book = ready(with_checks(&["", ""]));
     feed(&mut book, A, [Fact::JobAccepted(handle())]);
     for _ in 0..3 {

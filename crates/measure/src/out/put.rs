@@ -17,7 +17,7 @@ use super::{MAX_BYTES, METRIC, OVERHEAD, Out, SharedLabels, beginning};
 #[must_use]
 pub(crate) struct Put<'a> {
     pub(super) out: &'a mut Out,
-    /// Whether the metric is kept, as the last one of the reading; otherwise it is only counted.
+    /// Whether the metric was added to the reading, as its last metric; otherwise it is only counted.
     pub(super) kept: bool,
     pub(super) whole: bool,
 }

@@ -12,7 +12,7 @@ use model::measurement::Row;
 pub(crate) enum Filled {
     /// All halves are complete; joined output starts at this position.
     Whole(usize),
-    /// Halves are missing; joined output starts at this position.
+    /// Halves are missing; interleaved output starts at this position.
     Short(usize),
     /// More numbers than the header has columns: the row belongs to another table.
     TooMuch,

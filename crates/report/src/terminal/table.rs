@@ -14,7 +14,7 @@ use crate::{
 const LONG: usize = 14;
 /// Number of rows of an abridged table.
 const ROWS: usize = 10;
-/// Maximum number of remarkable rows shown with priority; if all rows are remarkable, fewer suffice.
+/// Maximum number of remarkable rows in an abridged table; the other rows are spread over the sizes.
 const REMARKABLE: usize = 4;
 
 /// Optional columns: shown if the table has their values and the terminal is wide enough.

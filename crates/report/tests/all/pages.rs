@@ -7,7 +7,7 @@ use crate::support::{Run, cancelled, good, logs, long, slow, unbuilt, workflow};
 
 #[test]
 #[ignore = "writes files for a person into the folder PAGES"]
-fn every_kind_of_run_has_a_page() {
+fn pages_of_all_kinds_of_runs_are_written() {
     let folder = PathBuf::from(env::var_os("PAGES").expect("PAGES names a folder"));
     fs::create_dir_all(&folder).unwrap();
     let mut running = Run::open(workflow());

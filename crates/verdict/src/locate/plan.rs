@@ -118,7 +118,7 @@ pub fn plan_pairs(
         if bad.abs_diff(fine) >= 2 {
             continue;
         }
-        // Prefer a new partner: the same link again would not distinguish it from the member.
+        // Prefer a new partner: a second test of the same link cannot distinguish a bad link from a bad member.
         let fresh = partners.iter().position(|name| !with.contains(name));
         if let Some(at) = fresh.or((!partners.is_empty()).then_some(0)) {
             pairs.push((suspect.to_owned(), partners.remove(at).to_owned()));

@@ -106,7 +106,7 @@ fn judged(change: impl FnOnce(&mut Reading, &mut JobEnd)) -> Judgement {
 }
 
 #[test]
-fn criteria_of_metrics_are_inconclusive_for_a_table() {
+fn metric_criteria_for_a_table_are_inconclusive() {
     let ((reading, job), workload) = (good(), workload());
     let evidence = evidence(&reading, &job, &workload);
     assert_eq!(by(&evidence, &criteria()).verdict, Verdict::Pass);

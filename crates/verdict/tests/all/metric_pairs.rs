@@ -24,7 +24,7 @@ fn between(slow: impl Fn(u32, u32) -> bool) -> Reading {
 }
 
 #[test]
-fn pairs_name_the_bad_end_or_the_bad_link() {
+fn pair_measurements_name_the_bad_node_or_the_bad_link() {
     let peers = || MetricCriterion { peers: Some(Peers::default()), ..criterion() };
     assert_eq!(by(&between(|_, _| false), peers()).verdict, Verdict::Pass);
 

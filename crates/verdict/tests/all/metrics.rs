@@ -13,7 +13,7 @@ use model::{
 use crate::support::metrics::*;
 
 #[test]
-fn a_busy_gpu_is_named_by_a_baseline_of_healthy_runs() {
+fn comparison_with_a_baseline_of_healthy_runs_names_a_busy_gpu() {
     let runs = ["h100-1.json", "h100-2.json", "h100-3.json"].map(|name| read(&sample(name)));
     let baseline = learned(&runs);
     for reading in &runs {

@@ -30,7 +30,7 @@ async fn engine(project: &str) -> (Engine, BigQuery) {
     (engine, warehouse)
 }
 
-/// A run of a cluster, at a number of minutes before now.
+/// A run on a cluster, `minutes` minutes ago.
 fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw: &[f64]) -> Load {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     let requested_at = Some(Timestamp::from_millis(now - minutes * 60_000));

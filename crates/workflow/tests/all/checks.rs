@@ -425,7 +425,7 @@ fn diagnosed(workflow: &Workflow, document: &serde_json::Value) -> (model::Verdi
 
 /// DCGM leaves out plug-ins that it does not support on a GPU (NVIDIA/DCGM#55, #139).
 #[test]
-fn the_diagnostics_of_acceptance_never_pass_without_one_of_their_tests() {
+fn the_acceptance_diagnostics_never_pass_if_one_of_their_tests_is_missing() {
     use model::Verdict::{Inconclusive, Pass};
     let acceptance = suite("acceptance", &[]);
     let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../measure/tests/samples/dcgm-diag");

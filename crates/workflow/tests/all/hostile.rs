@@ -5,7 +5,7 @@ use std::{fs, process::Command, time::Instant};
 use workflow::{Override, WorkflowFile, YamlDocument};
 
 const MIB: usize = 1 << 20;
-/// Size of the largest file that is read.
+/// Maximum size of a workflow file, bytes.
 const LARGEST: usize = 256 << 10;
 
 /// Texts of 1 MB whose parsing could use gigabytes of memory.

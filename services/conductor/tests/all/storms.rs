@@ -7,7 +7,7 @@ use service::{Clock, Event};
 const SEEDS: u64 = 50;
 
 #[tokio::test]
-async fn an_unreliable_store_loses_and_duplicates_nothing() {
+async fn an_unreliable_store_neither_loses_nor_duplicates_records() {
     for seed in 0..SEEDS {
         let world = Conductors::over(Moody::new(Temper::Lies(Dice::new(seed))));
         let conductor = world.conductor();

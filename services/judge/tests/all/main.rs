@@ -1,4 +1,4 @@
-//! Integration tests of the crate, as one program: each program links all dependencies.
+//! Integration tests of the crate, in one binary, because each binary links all dependencies.
 
 mod contract;
 mod node_logs;

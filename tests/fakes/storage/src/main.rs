@@ -14,7 +14,7 @@ struct Arguments {
     /// Initial buckets.
     #[arg(long = "bucket", default_value = "bucket")]
     buckets: Vec<String>,
-    /// Minimum time between two writes of a name, milliseconds; earlier ones receive 429.
+    /// Minimum interval between two writes of a name, milliseconds; a write within the interval receives 429.
     #[arg(long, default_value_t = 1000)]
     pause_ms: u64,
 }

@@ -169,7 +169,10 @@ fn not_an_interface(name: &str) -> Option<String> {
 fn not_a_name(name: &str) -> Option<String> {
     let part = |part: &str| not_a_label_name(part).is_none();
     (name.len() > LONGEST || !name.split('.').all(part)).then(|| {
-        format!("expected at most {LONGEST} of a-z, 0-9, - and ., as in a DNS name, found `{}`", shown(name))
+        format!(
+            "expected a DNS name of at most {LONGEST} characters (a-z, 0-9, - and .), found `{}`",
+            shown(name)
+        )
     })
 }
 
