@@ -81,7 +81,9 @@ fn outcome(state: &RunState, check: CheckIndex) -> (Tone, String, String) {
         _ if current => (Tone::Busy, "running".to_owned(), String::new()),
         Some(failure) => (Tone::Bad, "no verdict".to_owned(), failure),
         None if state.settled.is_some() => {
-            (Tone::Unsure, "no verdict".to_owned(), "the check did not run".to_owned())
+            let started = state.stage(Stage::Job.of(check)).is_some();
+            let why = if started { "the run ended before the check" } else { "the check did not run" };
+            (Tone::Unsure, "no verdict".to_owned(), why.to_owned())
         }
         None => (Tone::Busy, "to come".to_owned(), String::new()),
     }

@@ -155,7 +155,11 @@ pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     if state.settled.is_some() {
         notes.extend(held(state));
     }
-    for (step, _) in state.stages.iter().filter(|(_, stage)| stage.contested) {
+    for (step, stage) in state.stages.iter().filter(|(_, stage)| stage.contested) {
+        // The end of a job that is cancelled because of its timeout is expected.
+        if matches!(stage.end, Some(AttemptEnd::TimedOut)) {
+            continue;
+        }
         let step = words::step(&state.workflow, *step);
         let head = format!("two different endings were reported for {step}");
         notes.push(ReportNote {
@@ -181,7 +185,9 @@ fn ending(run: &RunStory<'_>, how: &Conclusion) -> Option<ReportNote> {
             let look = handle.map_or_else(
                 || "No fact was received: check that the worker of the stage is running.".to_owned(),
                 |handle| {
-                    format!("Check {handle} in the system that runs it; the worker of the stage may be down.")
+                    format!(
+                        "Look up `{handle}` in the system that runs it; the worker of the stage may be down."
+                    )
                 },
             );
             (

@@ -78,6 +78,11 @@ pub struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
+    /// Whether measurements or a verdict exist.
+    pub(crate) fn has_results(&self) -> bool {
+        !self.logs.is_empty() || self.judgement.is_some()
+    }
+
     /// Title of the report: the run, the log, or the number of logs.
     pub(crate) fn title(&self) -> String {
         match (self.run, self.logs.as_slice()) {

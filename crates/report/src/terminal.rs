@@ -53,7 +53,7 @@ pub fn terminal(story: &Story<'_>, screen: impl Into<Screen>) -> String {
         if screen.stages {
             stages(&mut text_report, &run);
         }
-        checks(&mut text_report, &run);
+        checks(&mut text_report, story, &run);
     }
     let mut rest = TextReport::new(screen);
     verdict(&mut rest, story);
@@ -122,7 +122,7 @@ fn stages(text_report: &mut TextReport, run: &RunStory<'_>) {
 }
 
 /// One line for each check, worst first, and the name of the one whose measurements follow.
-fn checks(text_report: &mut TextReport, run: &RunStory<'_>) {
+fn checks(text_report: &mut TextReport, story: &Story<'_>, run: &RunStory<'_>) {
     let lines = checks::checks(run);
     if lines.is_empty() {
         return;
@@ -146,7 +146,7 @@ fn checks(text_report: &mut TextReport, run: &RunStory<'_>) {
         let more = text::count((lines.len() - CHECKS) as u64, "more check");
         text_report.line(&[(Paint::Dim, &format!("    {more}{}", elsewhere_of(run)))]);
     }
-    if let Some(shown) = lines.iter().find(|line| line.is_shown) {
+    if let Some(shown) = lines.iter().find(|line| line.is_shown && story.has_results()) {
         text_report.line(&[(
             Paint::Dim,
             &format!("    measurements and verdict of {}:", text::shortened(&shown.name, 40)),
