@@ -32,6 +32,24 @@ fn the_terminal_reports_a_cancelled_run() {
 }
 
 #[test]
+fn a_job_cancelled_after_its_timeout_has_one_ending() {
+    let mut run = Run::open(workflow());
+    run.built().up().fact(28, 1, Fact::JobAccepted(crate::support::handle("job-4411")));
+    let limits = workflow().limits;
+    let time_out = |run: &mut Run, limit: Span| {
+        for wait in [limit, limits.grace] {
+            run.tick(u64::try_from(wait.0.as_millis()).unwrap() + 1);
+        }
+    };
+    time_out(&mut run, limits.job);
+    run.fact(300, 1, Fact::JobDone(job_end("CANCELLED", None))).gone();
+    time_out(&mut run, limits.logs);
+    let text = plain(&run.story());
+    assert!(text.contains("timed out at job") && text.contains("Look up `job-4411`"), "{text}");
+    assert!(!text.contains("two different endings"), "{text}");
+}
+
+#[test]
 fn the_terminal_reports_an_open_run() {
     let mut run = Run::open(workflow());
     run.built().up();
