@@ -30,8 +30,9 @@ role.
 Members that are options of `infra/` have the names of their variables; `CLUSTER` means each cluster with an agent, and `SERVICE` each
 service. No part was executed on Google Cloud. Checked without being executed: steps that provision clusters, and the delivery of Burnin
 itself. No program of Burnin calls Secret Manager, IAM credentials or Cloud KMS: Cloud Run, Cloud Build, Cloud Scheduler, Pub/Sub and the
-agents of storage services do, so the rehearsal acts as they do and checks their permissions. Permissions of methods and roles are those
-of two public data sets (`tests/rehearsal/methods.json`, `roles.json`), and, for the few requests that are missing there, those of Google's pages.
+agents of storage services do, so the rehearsal acts as they do and checks their permissions. Permissions of methods and roles are those of
+two public data sets (`tests/rehearsal/methods.json`, `roles.json`), and, for the few requests that are missing there, those of Google's
+pages.
 ";
 
 /// Identity of a table row: member, resource, role.
