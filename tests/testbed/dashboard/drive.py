@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from selenium import webdriver
-from selenium.common.exceptions import TimeoutException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -25,6 +25,8 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 SWITCHES = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
             "--disable-component-update", "--disable-sync", "--hide-scrollbars"]
 LONGEST = 120
+# Maximum number of times that an element is replaced in succession.
+REPLACED = 20
 # Number of runs, and the maximum number of bytes that a page transfers.
 RUNS, HEAVY = 10_000, 200 << 10
 # A page without runs, the maximum time of its first paint in milliseconds, and the maximum time of another page as a multiple of it.
@@ -88,8 +90,8 @@ class Person:
     def go(self, path):
         self.driver.get(self.address.rstrip("/") + path)
 
-    def text(self):
-        return self.driver.find_element(By.TAG_NAME, "main").text
+    def text(self, what="main"):
+        return self.on(what, lambda it: it.text)
 
     def until(self, words):
         try:
@@ -100,15 +102,32 @@ class Person:
     def find(self, what):
         return self.driver.find_element(By.CSS_SELECTOR, what)
 
+    def on(self, what, action):
+        """Applies an action to an element and returns its result. A page replaces its elements whenever its run changes, also between
+        the search for an element and the action: the element is then searched again. An action on a replaced element has no effect."""
+        for _ in range(REPLACED):
+            try:
+                return action(self.find(what))
+            except StaleElementReferenceException:
+                continue
+        raise AssertionError(f"{what} on {self.driver.current_url} was replaced {REPLACED} times in succession")
+
+    def click(self, what):
+        self.on(what, lambda it: it.click())
+
     def write(self, field, text):
-        """Writes into a field. The page of a running run may replace the field between its search and the first key."""
+        """Writes into a field, and waits until it accepts text."""
         def written(_):
             self.find(field).send_keys(text)
             return True
         self.wait.until(written, f"timeout: {field} accepts no text")
 
     def press(self, form):
-        self.find(f"{form} button").click()
+        self.click(f"{form} button")
+
+    def select(self, what, choose):
+        """Applies an action to a list of options."""
+        self.on(what, lambda it: choose(Select(it)))
 
     def see(self, dark):
         scheme = "dark" if dark else "light"
@@ -137,7 +156,7 @@ class Person:
 
     def start(self, workflow="quickstart"):
         self.go("/")
-        Select(self.find("form[data-begin] select")).select_by_visible_text(workflow)
+        self.select("form[data-begin] select", lambda it: it.select_by_visible_text(workflow))
         self.press("form[data-begin]")
         self.wait.until(lambda _: "/runs/" in self.driver.current_url)
         return self.driver.current_url.rpartition("/")[2]
@@ -229,11 +248,11 @@ def by_mouse(person):
     person.wait.until(lambda _: not driver.find_elements(By.CSS_SELECTOR, "form[data-cancel]"), "timeout: the cancel form is still shown")
     print(f"dashboard: {first} was started from the page and passed")
     for name in ("all_reduce plateau", "GB/s"):
-        assert name in person.find(".values").text, person.text()
+        assert name in person.text(".values"), person.text()
     for name, size in (("run-wide", (1920, 1080)), ("run-phone", (390, 844))):
         person.picture(name, *size, dark=False)
 
-    person.find(".logs a").click()
+    person.click(".logs a")
     person.write("[name=q]", "out of bounds")
     person.press("form.filters")
     person.wait.until(lambda _: "q=out" in driver.current_url)
@@ -261,7 +280,7 @@ def by_mouse(person):
     print(f"dashboard: {other} was cancelled from its page")
 
     person.wait.until(lambda _: not driver.find_elements(By.CSS_SELECTOR, "form[data-cancel]"), "timeout: the cancel form is still shown")
-    person.find(".tools [data-begin] button").click()
+    person.click(".tools [data-begin] button")
     person.wait.until(lambda _: "/runs/" in driver.current_url and other not in driver.current_url, "timeout: the retry did not start a run")
     second = driver.current_url.rpartition("/")[2]
     person.until("PASS")
@@ -269,7 +288,7 @@ def by_mouse(person):
     driver.get(driver.current_url)
     person.until("Size by size")
     assert not driver.find_elements(By.CSS_SELECTOR, "form[data-pin]"), "a run with several checks cannot be the reference"
-    Select(person.find("form[action='/compare'] select")).select_by_value(first)
+    person.select("form[action='/compare'] select", lambda it: it.select_by_value(first))
     person.press("form[action='/compare']")
     person.until("B is ")
     person.until("plateau")
@@ -278,20 +297,17 @@ def by_mouse(person):
     person.go("/")
     selected(person, second, first)
     person.go("/")
-    system = person.find(".nights th a")
-    cell = person.find("a.cell")
-    words = cell.find_element(By.CSS_SELECTOR, ".heard").get_attribute("textContent")
+    words = person.on("a.cell .heard", lambda it: it.get_attribute("textContent"))
     assert "2 pass" in words and "1 cancelled" in words and "GB/s" in words, words
-    assert cell.find_element(By.CSS_SELECTOR, ".figure").text, "the cell has no value"
+    assert person.text("a.cell .figure"), "the cell has no value"
     person.pictures("first", "/", 800)
     person.go("/")
-    cell = person.find("a.cell")
-    cell.click()
+    person.click("a.cell")
     person.wait.until(lambda _: "night=" in driver.current_url)
     person.until(other)
     print("dashboard: a night with several results shows each of them, and leads to its runs")
     person.go("/")
-    person.find(".nights th a").click()
+    person.click(".nights th a")
     person.wait.until(lambda _: "/systems/quickstart" in driver.current_url)
     points = driver.find_elements(By.CSS_SELECTOR, "svg.wide .p")
     assert len(points) >= 2, f"{len(points)} points in the charts"
@@ -304,7 +320,7 @@ def selected(person, later, earlier):
     """Compares two runs that are selected in the list; a third one cannot be selected."""
     driver = person.driver
     for run in (later, earlier):
-        person.find(f"input[name=run][value='{run}']").click()
+        person.click(f"input[name=run][value='{run}']")
     others = driver.find_elements(By.CSS_SELECTOR, "input[name=run]:not(:checked)")
     assert not any(it.is_enabled() for it in others), "a third run can be selected"
     person.press("#compare")
