@@ -235,7 +235,7 @@ pub struct Check {
     /// Names of earlier checks that must pass; otherwise this check is skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
-    /// Maximum duration of the check's job; `limits.job` if absent.
+    /// Maximum duration of the check's job, including its wait in a queue; `limits.job` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Span>,
 }
@@ -265,7 +265,8 @@ pub struct Limits {
     pub image: Span,
     /// Maximum wait for a cluster.
     pub cluster: Span,
-    /// Maximum duration of the benchmark.
+    /// Maximum duration of a job, including its wait in a queue. The scheduler stops the job after a shorter time, so that its end is
+    /// recorded: `grace` less, but at least half of the maximum.
     pub job: Span,
     /// Maximum duration of log collection.
     pub logs: Span,

@@ -13,9 +13,18 @@ pub const NO_FOLDER: i32 = 78;
 /// Exit code of the script before the benchmark starts: its folder is not writable.
 pub const MUTE: i32 = 73;
 
+/// Time limit of a job in seconds.
+fn limit(job: &JobSpec) -> u64 {
+    job.limit.0.as_secs().max(1)
+}
+
+/// Exit code of the script if it stopped the benchmark at its time limit, as of `timeout` of coreutils.
+pub const STOPPED: i32 = 124;
+
 /// Arguments of `sbatch`.
 pub fn options(job: &JobSpec, slurm: &Slurm, folder: &str) -> Vec<String> {
-    let minutes = job.limit.0.as_secs().div_ceil(60).max(1);
+    // Slurm's resolution is a minute (sbatch, --time). The script ends at the limit in seconds.
+    let minutes = limit(job).div_ceil(60);
     let mut options = vec![
         "--parsable".to_owned(),
         format!("--job-name={}", job.name),
@@ -70,6 +79,7 @@ pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>
     let mpi = slurm.mpi.as_ref().map_or_else(String::new, |mpi| format!(" --mpi={}", quote(mpi)));
     let debug = quote(&slurm.nccl_debug);
     let folder = quote(folder);
+    let limit = limit(job);
     // Each rank has one GPU.
     let words = program::words(&job.program, programs, 1);
     let command = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
@@ -114,10 +124,10 @@ if ! ln -sT -- "$attempt" claim 2>/dev/null; then
   exit {MUTE}
 fi
 
-# Written last, atomically: launched or not, exit code.
+# Written last, atomically: launched or not, exit code, stopped at the limit or not.
 end() {{
-  printf '{{"attempt":"%s","launched":%s,"exit_code":%d,"started_at":"%s","ended_at":"%s","nodes":"%s"}}\n' \
-    "$attempt" "$1" "$2" "$began" "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" "$SLURM_JOB_NODELIST" >end.draft && mv -T end.draft end.json
+  printf '{{"attempt":"%s","launched":%s,"exit_code":%d,"timed_out":%s,"started_at":"%s","ended_at":"%s","nodes":"%s"}}\n' \
+    "$attempt" "$1" "$2" "${{3:-false}}" "$began" "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" "$SLURM_JOB_NODELIST" >end.draft && mv -T end.draft end.json
   exit "$2"
 }}
 
@@ -137,8 +147,15 @@ rank=$(cat <<'RANK'
 export BURNIN_NODE_NAME="${{SLURMD_NODENAME:-}}"
 {rank}RANK
 )
-{start} >{output} 2>&1
+# Slurm's own limit is in minutes. When this script ends, Slurm ends all steps of the job.
+trap 'echo "burnin: stopped at the limit of {limit} s" >&2; end true {STOPPED} true' USR1
+{{ sleep {limit} && kill -USR1 "$$"; }} &
+timer=$!
+{start} >{output} 2>&1 &
+wait "$!"
 code=$?
+trap '' USR1
+kill "$timer"
 # srun exits with the highest code, that of ranks it killed. The first failure is closest to the cause.
 if [ "$code" -gt 128 ]; then
   first=$(sed -n '/^srun: error: .* Exited with exit code [0-9]*$/{{s/.* //p;q}}' {output})

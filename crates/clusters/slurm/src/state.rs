@@ -177,6 +177,9 @@ pub struct LauncherEnd {
     pub launched: bool,
     /// Exit code of the benchmark, or of the error that prevented its start.
     pub exit_code: i32,
+    /// Whether the benchmark was stopped at its time limit.
+    #[serde(default)]
+    pub timed_out: bool,
     /// Start, from the job's own record.
     pub started_at: DateTime<chrono::Utc>,
     /// End, from the job's own record.
@@ -279,6 +282,7 @@ fn own_word(end: &LauncherEnd, marks: &Marks) -> SlurmFinding {
             ),
         },
         (true, _) if marks.cancelled => SlurmFinding::Ended(end.end("CANCELLED")),
+        (true, _) if end.timed_out => SlurmFinding::Ended(JobEnd { exit_code: None, ..end.end("TIMEOUT") }),
         (true, _) => SlurmFinding::Ended(end.end("FAILED")),
     }
 }

@@ -39,8 +39,9 @@ fn claimed(row: &SlurmJobRow) -> Marks {
 fn ending(row: &SlurmJobRow, launched: bool, exit_code: i32) -> Marks {
     let at = chrono::DateTime::from_timestamp_millis(1_763_700_000_000).unwrap();
     let attempt = format!("{}.0", row.id);
+    let nodes = String::new();
     let end =
-        LauncherEnd { attempt, launched, exit_code, started_at: at, ended_at: at, nodes: String::new() };
+        LauncherEnd { attempt, launched, exit_code, timed_out: false, started_at: at, ended_at: at, nodes };
     Marks { end: Some(end), ..claimed(row) }
 }
 
@@ -100,6 +101,17 @@ fn accounting_and_controller_agree_on_ended_jobs() {
             "lost: NODE_FAIL"
         );
     }
+}
+
+#[test]
+fn a_job_that_its_script_stopped_has_timed_out() {
+    let row = shown("22.05", "failed-exit3");
+    let mut marks = ending(&row, true, cluster_slurm::script::STOPPED);
+    marks.end.as_mut().unwrap().timed_out = true;
+    assert_eq!(found(&row, &marks), "TIMEOUT None None");
+    assert_eq!(standing(&[], &marks, late()), standing(std::slice::from_ref(&row), &marks, late()));
+    marks.cancelled = true;
+    assert_eq!(found(&row, &marks), "CANCELLED Some(124) None", "a cancel at the limit is a cancel");
 }
 
 #[test]

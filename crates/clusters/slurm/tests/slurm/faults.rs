@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use cluster_api::{ClusterStatus, JobStatus, Scheduler, Settings};
+use cluster_api::{ClusterStatus, JobStatus, Scheduler, Settings, shell::quote};
 use cluster_slurm::Slurm;
 use model::Cluster;
 
@@ -24,7 +24,10 @@ async fn a_controller_outage_does_not_affect_a_running_job() {
     let bed = SlurmBed::up("away");
     let jobs = bed.jobs();
     let count = bed.count("away").display().to_string();
-    let job = bed.job("away", &format!("printf x >>'{count}'; sleep 15"));
+    // The job runs until the controller responds again.
+    let release = bed.shared.join("release-away");
+    let wait = format!("until [ -e {} ]; do sleep 0.2; done", quote(&release.display().to_string()));
+    let job = bed.job("away", &format!("printf x >>'{count}'; {wait}"));
     jobs.submit(&job).await.unwrap();
     running(&bed, "away");
     // The controller saves jobs every few seconds. A controller killed before that would lose this job and reuse its
@@ -40,6 +43,7 @@ async fn a_controller_outage_does_not_affect_a_running_job() {
         "the outcome is unknown: {unanswered:?}"
     );
     bed.start_controller("");
+    std::fs::write(release, "").unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
     assert_eq!(bed.begun("away"), 4);
 }
@@ -140,6 +144,26 @@ async fn an_external_scancel_ends_the_job_as_cancelled() {
     let end = ended(&bed.jobs(), &job).await;
     assert_eq!(end.state, "CANCELLED");
     assert_eq!(bed.jobs().submit(&job).await.unwrap(), number, "the job is not submitted again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
+async fn a_limit_in_seconds_stops_the_job_on_every_node() {
+    let bed = SlurmBed::up("limit");
+    let mut job = long(&bed, "limit");
+    // A unique duration, which identifies the processes of the benchmark.
+    let count = bed.count("limit").display().to_string();
+    job.program =
+        bed.job("limit", &format!("printf x >>'{count}'; trap '' TERM; sleep 217; sleep 217")).program;
+    job.limit = model::Span::from_secs(4);
+    let begun = Instant::now();
+    bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "limit");
+    let end = ended(&bed.jobs(), &job).await;
+    assert_eq!((end.state.as_str(), end.exit_code, end.signal), ("TIMEOUT", None, None));
+    assert!(begun.elapsed() < Duration::from_secs(50), "Slurm's own limit is 60 s: {:?}", begun.elapsed());
+    assert_eq!(bed.run("pgrep -f '^sleep 217$'"), "", "processes of the job are left");
+    assert_eq!(bed.begun("limit"), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
