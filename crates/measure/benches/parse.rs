@@ -5,9 +5,9 @@
 //! most of them are parsed and counted, but not kept. The best of several passes is reported, because other load only makes a pass slower.
 //!
 //! The goal is 300 MB/s of one core. On one shared virtual machine with two cores (AMD EPYC) the slowest short logs are: `key-value` with
-//! a repetition and a finding in every other line at 298 to 300 MB/s (12 million metrics per second, each with its own label), without
-//! findings at 396 MB/s; JSON of `perftest` 4.5 with latencies at 327 MB/s, with bandwidths at 377 MB/s; `elbencho` at 327 MB/s;
-//! `dcgm-diag` at 343 MB/s. Every long log reaches at least 438 MB/s. A metric that is kept takes about 200 bytes; names, units and labels
+//! a repetition and a finding in every other line at 312 to 315 MB/s (12.8 million metrics per second, each with its own label), without
+//! findings at 410 MB/s; JSON of `perftest` 4.5 with latencies at 327 MB/s, with bandwidths at 377 MB/s; `elbencho` at 318 MB/s;
+//! `dcgm-diag` at 340 MB/s. Every long log reaches at least 330 MB/s beside other builds, 438 MB/s alone. A metric that is kept takes about 200 bytes; names, units and labels
 //! are shared with earlier metrics. The map of a label with a number is created at its first read, which is not measured. The time does
 //! not include freeing the result.
 //!

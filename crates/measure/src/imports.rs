@@ -15,7 +15,7 @@ use crate::{
     lines::{Line, Lines},
     number::{count, number},
     out::{Out, short},
-    text::{find_near, trim, words},
+    text::{find_near, same, trim, words},
 };
 
 const MEASURE: Known = Known::new(
@@ -348,7 +348,7 @@ impl Lines for KeyValue {
         }
         self.values += 1;
         let first = self.first.get_or_insert_with(|| short(key).to_owned());
-        if self.marked && *first == *short(key) {
+        if self.marked && same(first.as_bytes(), short(key).as_bytes()) {
             self.marked = false;
             self.repetition = Some(self.repetition.map_or(2, |number| number.saturating_add(1)));
         }

@@ -288,7 +288,10 @@ impl Out {
             if self.labels.is_empty() {
                 self.last_number = number;
                 let labels = match self.reading.metrics.as_slice() {
-                    [.., previous, _] if last == number => previous.labels.clone(),
+                    // The number first: it differs more often than the name.
+                    [.., previous, _] if last.is_some_and(|last| last.1 == value && last.0 == name) => {
+                        previous.labels.clone()
+                    }
                     _ => Labels::number(name, value),
                 };
                 return SharedLabels::of_number((name, value), labels);

@@ -12,6 +12,23 @@ pub(crate) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
+/// Whether two texts are equal. `==` calls a function, which takes longer than comparing a short text.
+#[inline]
+pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    // The last bytes are compared together, even if some of them were compared before.
+    if let (Some(first), Some(last)) = (one.first_chunk::<8>(), one.last_chunk::<8>()) {
+        let ends = other.starts_with(first) && other.ends_with(last);
+        ends && (one.len() <= 16 || one == other)
+    } else if let (Some(first), Some(last)) = (one.first_chunk::<4>(), one.last_chunk::<4>()) {
+        other.starts_with(first) && other.ends_with(last)
+    } else {
+        one.iter().eq(other)
+    }
+}
+
 /// The text without blanks at its ends, like `str::trim`, which decodes each character.
 #[inline]
 pub(crate) fn trim(text: &str) -> &str {
@@ -173,6 +190,23 @@ mod tests {
     fn trim_equals_str_trim() {
         for text in ["", " ", "a", " a b\t", "\u{3000} a \u{a0}", "\u{e9} ", "\u{b}\u{1c}x\u{1c}\r"] {
             assert_eq!(trim(text), text.trim(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn same_texts_have_the_same_length_and_bytes() {
+        for length in 0..40 {
+            let text = vec![b'a'; length];
+            assert!(same(&text, &text.clone()), "{length}");
+            assert!(
+                !same(&text, &vec![b'a'; length + 1]) && !same(&vec![b'a'; length + 1], &text),
+                "{length}"
+            );
+            for at in 0..length {
+                let mut other = text.clone();
+                other[at] = b'b';
+                assert!(!same(&text, &other), "{length} {at}");
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::known::Known;
+use crate::{known::Known, text::same};
 
 use super::{Out, RECENT_TEXT};
 
@@ -26,8 +26,10 @@ impl RecentName {
         let mut rest = &*self.parts;
         let texts = parts.iter().map(|part| (*part, END)).chain(unit.map(|unit| (unit, END_OF_UNIT)));
         for (text, end) in texts {
-            match rest.strip_prefix(text.as_bytes()) {
-                Some([byte, after @ ..]) if *byte == end => rest = after,
+            match rest.split_at_checked(text.len()) {
+                Some((part, [byte, after @ ..])) if *byte == end && same(part, text.as_bytes()) => {
+                    rest = after
+                }
                 _ => return false,
             }
         }
