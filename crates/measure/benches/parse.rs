@@ -7,9 +7,9 @@
 //! The goal is 300 MB/s of one core. On one shared virtual machine with two cores (AMD EPYC) the slowest short logs are: `key-value` with
 //! a repetition and a finding in every other line at 312 to 315 MB/s (12.8 million metrics per second, each with its own label), without
 //! findings at 410 MB/s; JSON of `perftest` 4.5 with latencies at 327 MB/s, with bandwidths at 377 MB/s; `elbencho` at 318 MB/s;
-//! `dcgm-diag` at 340 MB/s. Every long log reaches at least 330 MB/s beside other builds, 438 MB/s alone. A metric that is kept takes about 200 bytes; names, units and labels
-//! are shared with earlier metrics. The map of a label with a number is created at its first read, which is not measured. The time does
-//! not include freeing the result.
+//! `dcgm-diag` at 340 MB/s. Every long log reaches at least 330 MB/s beside other builds, 438 MB/s alone. A metric that is kept takes about
+//! 200 bytes; names, units and labels are shared with earlier metrics. The map of a label with a number is created at its first read, which
+//! is not measured. The time does not include freeing the result.
 //!
 //! Python reads the same logs as test suites do, if `python3` exists: JSON with `json.loads`, XML with `xml.etree`, and text with
 //! a regular expression for each line, which finds names and numbers.
