@@ -8,8 +8,9 @@
 
 use crate::baseline::document::LEAST_SPREAD;
 
-/// Number of standard deviations beyond which a deviation has a constant cost: the value of the paper.
-const K: f64 = 3.0;
+/// Number of standard deviations beyond which a deviation has a constant cost. At the paper's 3, two runs that agree could not exceed
+/// the cost that one false alarm in 1,000 series permits, and every change would need three runs.
+const K: f64 = 4.0;
 /// Grid step, in standard deviations.
 const STEP: f64 = 0.2;
 /// Maximum number of grid levels; a series with a larger range has a coarser grid.
@@ -21,7 +22,7 @@ const SMALLEST: f64 = 0.8;
 const DIFFERENCE_TO_SIGMA: f64 = 1.2658;
 /// Relative increase of the estimate for one difference; the increase falls with the square root of their number. An underestimate
 /// would report the noise of a short series as a change.
-const UNCERTAINTY: f64 = 1.5;
+const UNCERTAINTY: f64 = 1.8;
 
 /// Minimum lasting slowdown that counts as a drift: smaller than a change that a single run can show.
 pub const DRIFT: f64 = 0.005;
@@ -35,7 +36,7 @@ const REPORTED: f64 = 0.001;
 pub enum Change {
     /// The cluster is slower than its baseline by [`DRIFT`] or more.
     Drifted(LevelChange),
-    /// Any other change: smaller, to a faster level, or not certain enough to fail.
+    /// Any other change: smaller, or to a faster level.
     Shifted(LevelChange),
 }
 
@@ -60,13 +61,13 @@ pub fn change(levels: &[f64], defining: usize) -> Option<Change> {
 /// single series.
 #[must_use]
 pub fn change_among(levels: &[f64], defining: usize, series: usize) -> Option<Change> {
-    let last = |noise: f64, cost: Cost| {
-        let segments = divided(levels, noise, Cost { series, ..cost });
+    let last = |noise: f64, multiple: f64| {
+        let segments = divided(levels, noise, |runs| cost_of_change(multiple, runs, series));
         let [.., before, Segment { first, end, level }] = *segments else { return None };
         (first >= defining).then(|| LevelChange { runs: end - first, level, by: level - before.level })
     };
     let drifted = last(LEAST_SPREAD, FAILING).filter(|change| change.level >= DRIFT).map(Change::Drifted);
-    drifted.or_else(|| last(FINE, VISIBLE).filter(|change| change.by.abs() >= REPORTED).map(Change::Shifted))
+    drifted.or_else(|| last(FINE, SHOWN).filter(|change| change.by.abs() >= REPORTED).map(Change::Shifted))
 }
 
 /// A sequence of runs on one level.
@@ -85,12 +86,13 @@ pub struct Segment {
 /// Time and memory are linear in the number of runs. An empty series has no segments.
 #[must_use]
 pub fn segments(series: &[f64], noise: f64) -> Vec<Segment> {
-    divided(series, noise, VISIBLE)
+    divided(series, noise, |runs| cost_of_change(SHOWN, runs, 1))
 }
 
-fn divided(series: &[f64], noise: f64, cost_of_change: Cost) -> Vec<Segment> {
+/// The segments of a series, if a change costs as much as `cost_of_change` states for its length.
+fn divided(series: &[f64], noise: f64, cost_of_change: impl Fn(usize) -> f64) -> Vec<Segment> {
     let Some(grid) = Grid::of(series, noise) else { return Vec::new() };
-    let penalty = cost_of_change.in_series(series.len());
+    let penalty = cost_of_change(series.len());
     let mut cost = vec![0.0; grid.levels];
     // For each run and level: whether the cheapest history changes level immediately before it.
     let mut changed = Vec::with_capacity(series.len());
@@ -123,28 +125,22 @@ fn divided(series: &[f64], noise: f64, cost_of_change: Cost) -> Vec<Segment> {
     segments
 }
 
-/// Cost of a change: a multiple of the logarithm of the length, and always above the cost of one outlier. The paper's multiple, 2, is for a
-/// single evaluation of a series; a history is evaluated again after every run.
-#[derive(Clone, Copy)]
-struct Cost {
-    per_logarithm: f64,
-    outliers: f64,
-    /// Number of series that are searched together.
-    series: usize,
-}
+/// Cost of a change that is shown, as a multiple of the maximum cost of a run: of 1,000 series without a change, each evaluated after each of
+/// 90 runs, at most one shows a change. Two runs that agree can exceed it.
+const SHOWN: f64 = 1.8;
+/// The same for a change that fails the verdict. Of the false changes only slowdowns of [`DRIFT`] or more fail, so that a lower cost suffices
+/// for at most one of 1,000 series.
+const FAILING: f64 = 1.5;
+/// Cost of a change as a multiple of the logarithm of the length, for long series. The paper's multiple, 2, is for a single evaluation of a
+/// series; a history is evaluated again after every run.
+const PER_LOGARITHM: f64 = 5.0;
 
-/// Cost of a change that is shown: of 100 series without a change, each evaluated after each of 90 runs, 2 show a false change.
-const VISIBLE: Cost = Cost { per_logarithm: 4.0, outliers: 1.5, series: 1 };
-/// Cost of a change that fails the verdict: of 1,000 series without a change, at most one has such a verdict.
-const FAILING: Cost = Cost { per_logarithm: 5.0, outliers: 2.0, series: 1 };
-
-impl Cost {
-    fn in_series(self, runs: usize) -> f64 {
-        let one = (self.per_logarithm * (runs as f64).ln()).max(self.outliers * K * K);
-        // The probability that noise exceeds a cost `c` decreases as exp(-c / 2), so a change in `series` series costs 2 ln(series) more
-        // (Bonferroni).
-        one + 2.0 * (self.series.max(1) as f64).ln()
-    }
+/// Cost of a change in one of `series` series that are searched together; `multiple`: [`SHOWN`] or [`FAILING`].
+fn cost_of_change(multiple: f64, runs: usize, series: usize) -> f64 {
+    let one = (PER_LOGARITHM * (runs as f64).ln()).max(multiple * K * K);
+    // The probability that noise exceeds a cost `c` decreases as exp(-c / 2), so a change in `series` series costs 2 ln(series) more
+    // (Bonferroni).
+    one + 2.0 * (series.max(1) as f64).ln()
 }
 
 fn cheapest(cost: &[f64]) -> (f64, usize) {

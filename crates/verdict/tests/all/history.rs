@@ -105,14 +105,16 @@ fn delay(noise: &mut Noise, values: usize, step: f64) -> usize {
 fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
     let mut noise = Noise(29);
     let cases = [
-        (1, 1.0, 9),
+        (1, 1.0, 20),
         (1, 0.3, 60),
-        (12, 1.0, 2),
-        (12, 0.3, 12),
+        (12, 1.0, 3),
+        (12, 0.3, 30),
         (24, 1.0, 2),
-        (24, 0.3, 6),
+        (24, 0.3, 14),
         (48, 1.0, 2),
-        (48, 0.3, 3),
+        (48, 0.3, 6),
+        (96, 1.0, 2),
+        (96, 0.3, 4),
     ];
     for (values, percent, most) in cases {
         let mut delays: Vec<_> = (0..200).map(|_| delay(&mut noise, values, percent / 100.0)).collect();
@@ -136,24 +138,24 @@ fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
 /// The verdicts of all nights are judged, not only the verdict of the last night.
 #[test]
 fn flat_series_rarely_fail_in_any_of_ninety_nights() {
-    for values in [1, 12, 48] {
+    for values in [1, 12, 96] {
         let mut noise = Noise(31 + values as u64);
-        let (mut drifted, mut shifted) = (0, 0);
-        for _ in 0..1_000 {
+        let (mut alarms, mut failures) = (0, 0);
+        for _ in 0..10_000 {
             let series: Vec<f64> = (0..90).map(|_| SPREAD * night(&mut noise, values)).collect();
             let reported: Vec<_> =
                 (DEFINING + 1..=90).filter_map(|nights| change(&series[..nights], DEFINING)).collect();
-            drifted += usize::from(reported.iter().any(|change| matches!(change, Change::Drifted(_))));
-            shifted += usize::from(reported.iter().any(|change| matches!(change, Change::Shifted(_))));
+            alarms += usize::from(!reported.is_empty());
+            failures += usize::from(reported.iter().any(|change| matches!(change, Change::Drifted(_))));
         }
         found(
             &format!(
-                "1,000 series of 90 flat nights of {} with a spread of 0.5 %, each night judged",
+                "10,000 series of 90 flat nights of {} with a spread of 0.5 %, each night judged",
                 of(values)
             ),
-            &format!("{drifted} fail, {shifted} show a smaller change"),
+            &format!("{alarms} with a change, of which {failures} fail"),
         );
-        assert!(drifted <= 1 && shifted <= 30, "{values} values: {drifted}, {shifted}");
+        assert!(alarms <= 10, "{values} values: {alarms}, {failures}");
     }
 }
 

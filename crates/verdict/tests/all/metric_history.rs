@@ -113,7 +113,7 @@ fn a_lasting_decline_of_a_metric_fails_and_a_small_or_better_change_is_only_repo
     );
     assert!(last.suspects.is_empty(), "a decline of all subjects names no suspect: {:?}", last.suspects);
 
-    let small = nights(&mut random, &[[1.0; 10].as_slice(), &[0.996; 12]].concat());
+    let small = nights(&mut random, &[[1.0; 10].as_slice(), &[0.996; 24]].concat());
     let last = small.last().unwrap();
     assert_eq!(last.verdict, Verdict::Pass, "{:?}", last.reasons);
     let shifted = text(last, "SHIFTED");
