@@ -135,13 +135,13 @@ fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
     }
 }
 
-/// The verdicts of all nights are judged, not only the verdict of the last night.
+/// Each night is judged, not only the last one. At most one of 1,000 series may have a change on any night.
 #[test]
 fn flat_series_rarely_fail_in_any_of_ninety_nights() {
-    for values in [1, 12, 96] {
+    for (values, count, most) in [(1, 5_000, 5), (12, 2_000, 2), (96, 1_000, 1)] {
         let mut noise = Noise(31 + values as u64);
         let (mut alarms, mut failures) = (0, 0);
-        for _ in 0..10_000 {
+        for _ in 0..count {
             let series: Vec<f64> = (0..90).map(|_| SPREAD * night(&mut noise, values)).collect();
             let reported: Vec<_> =
                 (DEFINING + 1..=90).filter_map(|nights| change(&series[..nights], DEFINING)).collect();
@@ -150,12 +150,13 @@ fn flat_series_rarely_fail_in_any_of_ninety_nights() {
         }
         found(
             &format!(
-                "10,000 series of 90 flat nights of {} with a spread of 0.5 %, each night judged",
+                "{},000 series of 90 flat nights of {} with a spread of 0.5 %, each night judged",
+                count / 1_000,
                 of(values)
             ),
             &format!("{alarms} with a change, of which {failures} fail"),
         );
-        assert!(alarms <= 10, "{values} values: {alarms}, {failures}");
+        assert!(alarms <= most, "{values} values: {alarms}, {failures}");
     }
 }
 
