@@ -156,12 +156,14 @@ fn settings(audit: &Audit) -> String {
     format!("{text}{table}\n")
 }
 
-/// Names of the nodes or GPUs with a value; for the most frequent value (position 0) the number of nodes or GPUs, or `all`.
+/// Names of the nodes or GPUs with a value. The most frequent value (position 0) has their number instead, such as `31 of 32`, or `all`.
 fn subjects(setting: &Setting, at: usize, value: &SettingValue) -> String {
-    if at == 0 {
-        return if setting.differs() { format!("{}", value.subjects.len()) } else { "all".to_owned() };
+    let total: usize = setting.values.iter().map(|value| value.subjects.len()).sum();
+    match value.subjects.len() {
+        _ if !setting.differs() => "all".to_owned(),
+        count if at == 0 && count > 1 => format!("{count} of {total}"),
+        _ => names(&value.subjects),
     }
-    names(&value.subjects)
 }
 
 /// The first [`NAMED`] names, and the number of further names.

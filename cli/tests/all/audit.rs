@@ -64,8 +64,20 @@ fn a_setting_difference_is_reported_before_a_version_below_a_minimum() {
     let below =
         text.find("below minimum: NVIDIA driver 580.159.04 on n2: ").unwrap_or_else(|| panic!("{text}"));
     assert!(difference < below, "{text}");
+    let rows: Vec<_> = text[difference..].lines().take(2).map(str::trim_end).collect();
+    assert!(rows[0].ends_with(" n2") && rows[1].ends_with(" n1"), "both nodes are named: {rows:?}");
     let below = &json["below_minimum"][0];
     assert_eq!((&below["minimum"], &below["date"]), (&"580.178.04".into(), &"2026-09-30".into()));
+}
+
+#[test]
+fn the_most_frequent_value_has_the_number_of_its_nodes_and_the_others_are_named() {
+    let other = with(&good(), "iommu=off", "iommu=on");
+    let (code, text, _) = audit(&[of_node(&good(), "n1"), of_node(&other, "n2"), of_node(&good(), "n3")]);
+    assert_eq!(code, Some(1));
+    let rows: Vec<_> = text.lines().skip_while(|line| !line.contains("!  iommu")).take(2).collect();
+    assert!(rows[0].trim_end().ends_with(" 2 of 3"), "{text}");
+    assert!(rows[1].trim_end().ends_with(" n2"), "{text}");
 }
 
 #[test]
