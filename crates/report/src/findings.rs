@@ -155,11 +155,9 @@ pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     if state.settled.is_some() {
         notes.extend(held(state));
     }
-    for (step, stage) in state.stages.iter().filter(|(_, stage)| stage.contested) {
-        // The end of a job that is cancelled because of its timeout is expected.
-        if matches!(stage.end, Some(AttemptEnd::TimedOut)) {
-            continue;
-        }
+    // The end of a job that is cancelled because of its timeout is expected.
+    let is_unexpected = |end: &Option<AttemptEnd>| !matches!(end, Some(AttemptEnd::TimedOut));
+    for (step, _) in state.stages.iter().filter(|(_, stage)| stage.contested && is_unexpected(&stage.end)) {
         let step = words::step(&state.workflow, *step);
         let head = format!("two different endings were reported for {step}");
         notes.push(ReportNote {

@@ -115,7 +115,7 @@ fn checks(out: &mut String, story: &Story<'_>) {
     if lines.len() > CHECKS {
         *out += &format!("\n{}.\n", text::count((lines.len() - CHECKS) as u64, "more check"));
     }
-    if let Some(shown) = lines.iter().find(|line| line.is_shown && story.has_results()) {
+    if let Some(shown) = lines.iter().find(|line| line.is_shown).filter(|_| story.has_results()) {
         *out += &format!("\nThe rest of this report is about {}.\n", code(&shown.name));
     }
 }

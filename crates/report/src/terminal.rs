@@ -146,7 +146,7 @@ fn checks(text_report: &mut TextReport, story: &Story<'_>, run: &RunStory<'_>) {
         let more = text::count((lines.len() - CHECKS) as u64, "more check");
         text_report.line(&[(Paint::Dim, &format!("    {more}{}", elsewhere_of(run)))]);
     }
-    if let Some(shown) = lines.iter().find(|line| line.is_shown && story.has_results()) {
+    if let Some(shown) = lines.iter().find(|line| line.is_shown).filter(|_| story.has_results()) {
         text_report.line(&[(
             Paint::Dim,
             &format!("    measurements and verdict of {}:", text::shortened(&shown.name, 40)),

@@ -62,7 +62,7 @@ pub fn change(levels: &[f64], defining: usize) -> Option<Change> {
 #[must_use]
 pub fn change_among(levels: &[f64], defining: usize, series: usize) -> Option<Change> {
     let last = |noise: f64, multiple: f64| {
-        let segments = divided(levels, noise, |runs| cost_of_change(multiple, runs, series));
+        let segments = divided(levels, noise, cost_of_change(multiple, levels.len(), series));
         let [.., before, Segment { first, end, level }] = *segments else { return None };
         (first >= defining).then(|| LevelChange { runs: end - first, level, by: level - before.level })
     };
@@ -86,20 +86,19 @@ pub struct Segment {
 /// Time and memory are linear in the number of runs. An empty series has no segments.
 #[must_use]
 pub fn segments(series: &[f64], noise: f64) -> Vec<Segment> {
-    divided(series, noise, |runs| cost_of_change(SHOWN, runs, 1))
+    divided(series, noise, cost_of_change(SHOWN, series.len(), 1))
 }
 
-/// The segments of a series, if a change costs as much as `cost_of_change` states for its length.
-fn divided(series: &[f64], noise: f64, cost_of_change: impl Fn(usize) -> f64) -> Vec<Segment> {
+/// The segments of a series in which a change has this cost.
+fn divided(series: &[f64], noise: f64, cost_of_change: f64) -> Vec<Segment> {
     let Some(grid) = Grid::of(series, noise) else { return Vec::new() };
-    let penalty = cost_of_change(series.len());
     let mut cost = vec![0.0; grid.levels];
     // For each run and level: whether the cheapest history changes level immediately before it.
     let mut changed = Vec::with_capacity(series.len());
     let mut best_before = Vec::with_capacity(series.len());
     for (run, value) in series.iter().enumerate() {
         let (best, at) = cheapest(&cost);
-        let jump = best + if run == 0 { 0.0 } else { penalty };
+        let jump = best + if run == 0 { 0.0 } else { cost_of_change };
         let mut jumps = vec![false; grid.levels];
         for (level, cost) in cost.iter_mut().enumerate() {
             if run > 0 && jump < *cost {
@@ -135,7 +134,7 @@ const FAILING: f64 = 1.5;
 /// series; a history is evaluated again after every run.
 const PER_LOGARITHM: f64 = 5.0;
 
-/// Cost of a change in one of `series` series that are searched together; `multiple`: [`SHOWN`] or [`FAILING`].
+/// Cost of a change in one of `series` series of this number of runs that are searched together; `multiple`: [`SHOWN`] or [`FAILING`].
 fn cost_of_change(multiple: f64, runs: usize, series: usize) -> f64 {
     let one = (PER_LOGARITHM * (runs as f64).ln()).max(multiple * K * K);
     // The probability that noise exceeds a cost `c` decreases as exp(-c / 2), so a change in `series` series costs 2 ln(series) more

@@ -105,12 +105,12 @@ fn delay(noise: &mut Noise, values: usize, step: f64) -> usize {
 fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
     let mut noise = Noise(29);
     let cases = [
-        (1, 1.0, 20),
+        (1, 1.0, 16),
         (1, 0.3, 60),
-        (12, 1.0, 3),
-        (12, 0.3, 30),
+        (12, 1.0, 2),
+        (12, 0.3, 26),
         (24, 1.0, 2),
-        (24, 0.3, 14),
+        (24, 0.3, 12),
         (48, 1.0, 2),
         (48, 0.3, 6),
         (96, 1.0, 2),
@@ -132,6 +132,9 @@ fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
             &result,
         );
         assert!(median <= most, "{values} values, {percent} %: {delays:?}");
+        // The shipped check `trend` has this number of values.
+        let promised = if percent == 1.0 { 2 } else { 6 };
+        assert!(values < 96 || late <= promised, "{values} values, {percent} %: {delays:?}");
     }
 }
 
