@@ -3,7 +3,8 @@
 use chrono::{DateTime, Utc};
 use cloudevents::{AttributesReader, Data, Event, EventBuilder, EventBuilderV10, event::ExtensionValue};
 use model::{Attempt, Body, CheckIndex, Command, EventKey, Fact, RunId, Timestamp};
-use serde_json::{Value, json};
+use serde::{Deserialize, de::value::MapDeserializer};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// A fact or a command with its envelope.
@@ -189,24 +190,25 @@ fn number<N: TryFrom<i64> + PartialOrd + From<u8>>(
 fn content(event: &Event) -> Result<Content, UnreadableEvent> {
     let event_type = event.ty();
     let wrong = |message: String| UnreadableEvent::Payload { event_type: event_type.to_owned(), message };
-    let data: Value = match event.data() {
-        None => Value::Null,
-        Some(Data::Json(value)) => value.clone(),
-        Some(Data::Binary(bytes)) => {
-            serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?
-        }
-        Some(Data::String(text)) => serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?,
+    let parsed = match event.data() {
+        None | Some(Data::Json(_)) => Ok(Value::Null),
+        Some(Data::Binary(bytes)) => serde_json::from_slice(bytes),
+        Some(Data::String(text)) => serde_json::from_str(text),
     };
-    let tagged = json!({"type": event_type, "data": data});
+    let parsed = parsed.map_err(|error| wrong(error.to_string()))?;
+    let data = if let Some(Data::Json(value)) = event.data() { value } else { &parsed };
+    let name = Value::from(event_type);
+    let tagged = || MapDeserializer::new([("type", &name), ("data", data)].into_iter());
+    let invalid = |error: serde_json::Error| wrong(error.to_string());
     if Body::TYPES.contains(&event_type) {
-        let body = serde_json::from_value(tagged).map_err(|error| wrong(error.to_string()))?;
+        let body = Body::deserialize(tagged()).map_err(invalid)?;
         let id = event.id().parse().map_err(|error: model::InvalidId| UnreadableEvent::Attribute {
             attribute: "id",
             message: error.to_string(),
         })?;
         Ok(Content::Command(Box::new(Command { id, body })))
     } else if Fact::TYPES.contains(&event_type) {
-        serde_json::from_value(tagged).map(Content::Fact).map_err(|error| wrong(error.to_string()))
+        Fact::deserialize(tagged()).map(Content::Fact).map_err(invalid)
     } else {
         Err(UnreadableEvent::UnknownType(event_type.to_owned()))
     }

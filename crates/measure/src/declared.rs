@@ -170,12 +170,12 @@ impl Declared {
     /// # Errors
     ///
     /// Returns an error only if the reader fails.
-    pub fn read(&self, input: impl io::Read) -> io::Result<Reading> {
-        let (head, input) = input::beginning(input)?;
+    pub fn read(&self, mut input: impl io::Read) -> io::Result<Reading> {
+        let (head, mut input) = input::beginning(&mut input)?;
         let labels = LogPrefixes::of(&head);
         let rules = self.0.clone();
         let new = move || -> Box<dyn Lines> { Box::new(ProcessReader::new(rules.clone(), None)) };
-        input::read(NAME, labels, &new, head, input)
+        input::read(NAME, labels, &new, head, &mut input)
     }
 
     /// Reads a log, and reports the matches of the rules, at most the first 1000.
@@ -183,14 +183,14 @@ impl Declared {
     /// # Errors
     ///
     /// Returns an error only if the reader fails.
-    pub fn explain(&self, input: impl io::Read) -> io::Result<(Reading, Vec<Matched>)> {
-        let (head, input) = input::beginning(input)?;
+    pub fn explain(&self, mut input: impl io::Read) -> io::Result<(Reading, Vec<Matched>)> {
+        let (head, mut input) = input::beginning(&mut input)?;
         let labels = LogPrefixes::of(&head);
         let matches = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (rules, into) = (self.0.clone(), matches.clone());
         let new =
             move || -> Box<dyn Lines> { Box::new(ProcessReader::new(rules.clone(), Some(into.clone()))) };
-        let reading = input::read(NAME, labels, &new, head, input)?;
+        let reading = input::read(NAME, labels, &new, head, &mut input)?;
         let found = matches.lock().map(|mut matches| std::mem::take(&mut *matches)).unwrap_or_default();
         Ok((reading, found))
     }

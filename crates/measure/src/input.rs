@@ -26,7 +26,7 @@ pub(crate) fn read(
     labels: LogPrefixes,
     new: &dyn Fn() -> Box<dyn Lines>,
     beginning: Vec<u8>,
-    input: impl Read,
+    input: &mut dyn Read,
 ) -> io::Result<Reading> {
     // A beginning shorter than `HEAD` is the whole log, so the length of the log is known.
     let length = if beginning.len() < HEAD { beginning.len() } else { 0 };
@@ -41,7 +41,7 @@ pub(crate) fn read(
 /// # Errors
 ///
 /// Returns an error if the reader fails, except for damaged gzip data.
-pub(crate) fn beginning(input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
+pub(crate) fn beginning(input: &mut dyn Read) -> io::Result<(Vec<u8>, impl Read)> {
     let (input, error) = match nccl::unpacked(input) {
         Ok(input) => (Some(input), None),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => (None, Some(error)),

@@ -66,10 +66,15 @@ use crate::{format::Reader, prefix::LogPrefixes};
 ///
 /// Returns an error if the reader fails. Any input yields a [`Reading`]; damaged gzip data is reported as its
 /// `first_error`.
-pub fn read(input: impl io::Read) -> io::Result<Reading> {
-    let (head, input) = input::beginning(input)?;
+pub fn read(mut input: impl io::Read) -> io::Result<Reading> {
+    detected(&mut input)
+}
+
+/// The type of the input is not a parameter here and in [`all`], so that the parsers are compiled once and not in each caller.
+fn detected(input: &mut dyn Read) -> io::Result<Reading> {
+    let (head, mut input) = input::beginning(input)?;
     let format = registry::detect(&head).unwrap_or(&nccl_tests::FORMAT);
-    all(format, head, input)
+    all(format, head, &mut input)
 }
 
 /// Reads a log as the given format.
@@ -77,12 +82,12 @@ pub fn read(input: impl io::Read) -> io::Result<Reading> {
 /// # Errors
 ///
 /// Returns an error if the reader fails.
-pub fn read_as(format: &Format, input: impl io::Read) -> io::Result<Reading> {
-    let (head, input) = input::beginning(input)?;
-    all(format, head, input)
+pub fn read_as(format: &Format, mut input: impl io::Read) -> io::Result<Reading> {
+    let (head, mut input) = input::beginning(&mut input)?;
+    all(format, head, &mut input)
 }
 
-fn all(format: &Format, head: Vec<u8>, input: impl Read) -> io::Result<Reading> {
+fn all(format: &Format, head: Vec<u8>, input: &mut dyn Read) -> io::Result<Reading> {
     let (labels, new) = match format.reader {
         Reader::Nccl => return nccl::read(Cursor::new(head).chain(input)),
         Reader::Lines(new) => (LogPrefixes::of(&head), new),

@@ -63,14 +63,14 @@ use std::io;
 ///
 /// Returns an error if the reader fails. Any input yields a [`Reading`]; damaged gzip data is reported as
 /// its `first_error`.
-pub fn read(reader: impl io::Read) -> io::Result<Reading> {
-    source::read(reader)
+pub fn read(mut reader: impl io::Read) -> io::Result<Reading> {
+    source::read(&mut reader)
 }
 
 /// Reads a log from memory.
-pub fn read_bytes(log: &[u8]) -> Reading {
+pub fn read_bytes(mut log: &[u8]) -> Reading {
     // Reading from a slice cannot fail.
-    source::read(log).unwrap_or_default()
+    source::read(&mut log).unwrap_or_default()
 }
 
 /// A log as its program wrote it, unpacked while it is read: gzip with any number of members and UTF-16 with a byte order mark are
@@ -81,6 +81,6 @@ pub fn read_bytes(log: &[u8]) -> Reading {
 ///
 /// Returns an error if the first bytes cannot be read; later errors come from the returned reader. Damaged gzip
 /// data is an error of kind [`InvalidData`](io::ErrorKind::InvalidData), after the bytes before the damage.
-pub fn unpacked(reader: impl io::Read) -> io::Result<impl io::Read> {
-    source::unpacked(reader)
+pub fn unpacked<'a>(reader: impl io::Read + 'a) -> io::Result<Box<dyn io::Read + 'a>> {
+    source::unpacked(Box::new(reader))
 }

@@ -14,9 +14,9 @@ const HEAD: usize = 4096;
 /// Maximum bytes evaluated per line. Lines of nccl-tests have at most a few hundred.
 const LINE: usize = 256 * 1024;
 
-/// Reads a log of any kind.
-pub(crate) fn read(input: impl Read) -> io::Result<Reading> {
-    let input = match unpacked(input) {
+/// Reads a log of any kind. The type of the input is not a parameter, so that the parser is compiled once and not in each caller.
+pub(crate) fn read(input: &mut dyn Read) -> io::Result<Reading> {
+    let input = match unpacked(Box::new(input)) {
         Ok(input) => input,
         Err(error) => return damage(error).map(|damage| TextReader::default().finish(Some(damage))),
     };
@@ -35,12 +35,11 @@ pub(crate) fn read(input: impl Read) -> io::Result<Reading> {
 }
 
 /// The log as its program wrote it: decoded from gzip, with any number of members, and from UTF-16.
-pub(crate) fn unpacked(input: impl Read) -> io::Result<impl Read> {
+pub(crate) fn unpacked<'a>(input: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let (head, input) = peek(input)?;
     let packed = head.starts_with(&[0x1f, 0x8b]);
     let input = Cursor::new(head).chain(input);
-    let input = if packed { Packing::Gzip(Box::new(Gzip::new(input))) } else { Packing::None(input) };
-    let (mut head, input) = peek(input)?;
+    let (mut head, input) = peek(if packed { Box::new(Gzip::new(input)) } else { Box::new(input) })?;
     let low = match head[..] {
         [0xff, 0xfe, ..] => Some(0),
         [0xfe, 0xff, ..] => Some(1),
@@ -51,13 +50,13 @@ pub(crate) fn unpacked(input: impl Read) -> io::Result<impl Read> {
     }
     let input = Cursor::new(head).chain(input);
     Ok(match low {
-        Some(low) => Encoding::Wide(Narrow { input, low, odd: None }),
-        None => Encoding::Bytes(input),
+        Some(low) => Box::new(Narrow { input, low, odd: None }),
+        None => Box::new(input),
     })
 }
 
 /// The first bytes, and the rest of the input. An error after them is returned when the reader reaches it.
-fn peek(mut input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
+fn peek<'a>(mut input: Box<dyn Read + 'a>) -> io::Result<(Vec<u8>, impl Read + 'a)> {
     let mut head = Vec::with_capacity(HEAD);
     match input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
         Err(error) if head.is_empty() => Err(error),
@@ -84,36 +83,6 @@ impl fmt::Display for Damaged {
 }
 
 impl Error for Damaged {}
-
-/// The input, unpacked if it is gzip.
-enum Packing<R> {
-    None(R),
-    Gzip(Box<Gzip<R>>),
-}
-
-impl<R: Read> Read for Packing<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Packing::None(input) => input.read(buffer),
-            Packing::Gzip(gzip) => gzip.read(buffer),
-        }
-    }
-}
-
-/// Bytes of text, converted if they are UTF-16.
-enum Encoding<R> {
-    Bytes(R),
-    Wide(Narrow<R>),
-}
-
-impl<R: Read> Read for Encoding<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Encoding::Bytes(input) => input.read(buffer),
-            Encoding::Wide(input) => input.read(buffer),
-        }
-    }
-}
 
 /// Unpacks gzip, and returns [`Damaged`] only for errors of the archive.
 struct Gzip<R> {
