@@ -1,6 +1,6 @@
 """Evaluates each alert policy of the plan on metrics and log lines: alerts.py PLAN PROGRAMS. Each alert must fire on the lines or
 measurements of its cause, and must not fire on others. Log lines are printed by the services in PROGRAMS, or constructed from the statement
-in their source that logs them; lines of Cloud Run's log of requests have its documented fields.
+in their source that logs them; lines of Cloud Run's request log have its documented fields.
 """
 
 import contextlib
@@ -134,7 +134,7 @@ def entry(line, service="burnin-conductor", resource="cloud_run_revision"):
 
 
 def request(status, service="burnin-judge"):
-    """An entry of Cloud Run's log of requests."""
+    """An entry of Cloud Run's request log."""
     severity = "ERROR" if status >= 500 else "WARNING" if status >= 400 else "INFO"
     return {"severity": severity, "httpRequest": {"status": status, "requestMethod": "POST"},
             "resource": {"type": "cloud_run_revision", "labels": {"service_name": service}}}

@@ -1,5 +1,7 @@
 //! Conversion between domain types and CloudEvents.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Utc};
 use cloudevents::{AttributesReader, Data, Event, EventBuilder, EventBuilderV10, event::ExtensionValue};
 use model::{Attempt, Body, CheckIndex, Command, EventKey, Fact, RunId, Timestamp};
@@ -189,17 +191,18 @@ fn number<N: TryFrom<i64> + PartialOrd + From<u8>>(
 
 fn content(event: &Event) -> Result<Content, UnreadableEvent> {
     let event_type = event.ty();
-    let wrong = |message: String| UnreadableEvent::Payload { event_type: event_type.to_owned(), message };
-    let parsed = match event.data() {
-        None | Some(Data::Json(_)) => Ok(Value::Null),
-        Some(Data::Binary(bytes)) => serde_json::from_slice(bytes),
-        Some(Data::String(text)) => serde_json::from_str(text),
+    let invalid = |error: serde_json::Error| UnreadableEvent::Payload {
+        event_type: event_type.to_owned(),
+        message: error.to_string(),
     };
-    let parsed = parsed.map_err(|error| wrong(error.to_string()))?;
-    let data = if let Some(Data::Json(value)) = event.data() { value } else { &parsed };
-    let name = Value::from(event_type);
-    let tagged = || MapDeserializer::new([("type", &name), ("data", data)].into_iter());
-    let invalid = |error: serde_json::Error| wrong(error.to_string());
+    let data = match event.data() {
+        None => Cow::Owned(Value::Null),
+        Some(Data::Json(value)) => Cow::Borrowed(value),
+        Some(Data::Binary(bytes)) => Cow::Owned(serde_json::from_slice(bytes).map_err(invalid)?),
+        Some(Data::String(text)) => Cow::Owned(serde_json::from_str(text).map_err(invalid)?),
+    };
+    let tag = Value::from(event_type);
+    let tagged = || MapDeserializer::new([("type", &tag), ("data", &*data)].into_iter());
     if Body::TYPES.contains(&event_type) {
         let body = Body::deserialize(tagged()).map_err(invalid)?;
         let id = event.id().parse().map_err(|error: model::InvalidId| UnreadableEvent::Attribute {

@@ -15,7 +15,7 @@ pub struct SoakProgress {
     pub ended: Option<(Timestamp, SoakEnd)>,
 }
 
-/// Reason why a soak begins no further round.
+/// Reason for the end of a soak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SoakEnd {

@@ -401,7 +401,7 @@ fn missing_parts_of_a_cut_log_are_reported() {
             assert_eq!(reading.tables[0].ended == LogEnd::Complete, over, "{from} {left}");
         }
     }
-    // A part cut out before the run leaves it complete.
+    // A log with a gap before the first line of a run contains the complete run.
     let before: Vec<_> = ["noise".to_owned(), mark].into_iter().chain(lines).collect();
     assert_whole(&read_lines(&before), &rows, "cut before");
 }

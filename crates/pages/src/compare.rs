@@ -184,7 +184,7 @@ async fn curves(
     let (first, second) = (measured(dashboard, a).await?, measured(dashboard, b).await?);
     for (run, found) in [(a, &first), (b, &second)] {
         if found.is_empty() {
-            let why = "expected the measurements of one benchmark, found none or several";
+            let why = "expected the measurements of one benchmark, found none or those of several; select a run with one benchmark";
             return Ok(Err(format!("{run}: {why}")));
         }
     }

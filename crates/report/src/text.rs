@@ -55,7 +55,7 @@ pub fn shortened(text: &str, width: usize) -> String {
     short + "…"
 }
 
-/// At most `width` characters of a line that this program laid out: its spaces are kept.
+/// The first `width` characters of a line; spaces are kept, because they align columns.
 #[must_use]
 pub fn shortened_line(line: &str, width: usize) -> String {
     match line.char_indices().nth(width) {

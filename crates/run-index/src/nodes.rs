@@ -124,7 +124,7 @@ pub(crate) struct NodesOfRun {
     run: RunId,
     at: Timestamp,
     cluster: String,
-    /// The most severe verdict; `None` before it.
+    /// The most severe verdict; `None` before the first verdict.
     verdict: Option<Verdict>,
     closed: bool,
     nodes: BTreeSet<String>,

@@ -3,7 +3,7 @@
 
 /// A bug and its description.
 pub struct Planted {
-    /// Name at its hook.
+    /// Name by which the code asks whether the bug is on.
     pub name: &'static str,
     /// Effect of the bug.
     pub what: &'static str,

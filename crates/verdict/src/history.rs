@@ -124,8 +124,8 @@ fn divided(series: &[f64], noise: f64, cost_of_change: f64) -> Vec<Segment> {
     segments
 }
 
-/// Cost of a change that is shown, as a multiple of the maximum cost of a run: of 1,000 series without a change, each evaluated after each of
-/// 90 runs, at most one shows a change. Two runs that agree can exceed it.
+/// Minimum cost of a shown change, as a multiple of the maximum cost of a run: of 1,000 series without a change, each evaluated after each of
+/// 90 runs, at most one shows a change. The cost of two runs that agree can exceed this minimum.
 const SHOWN: f64 = 1.8;
 /// The same for a change that fails the verdict. Of the false changes only slowdowns of [`DRIFT`] or more fail, so that a lower cost suffices
 /// for at most one of 1,000 series.

@@ -221,7 +221,7 @@ pub fn resolve_document(
     }
 }
 
-/// Sections that rules between sections require. With a problem in one of them, these rules are not checked.
+/// Sections that the rules across sections require. If one of them has a problem, these rules are not checked.
 const SECTIONS: [&str; 5] = ["image", "cluster", "benchmark", "checks", "suite"];
 
 /// A suite of checks, in a separate file.

@@ -68,7 +68,7 @@ impl Handler for Notified {
         if event.ty() != Self::TAKES {
             return self.commands.handle(event).await;
         }
-        // A teardown of kept parts is not named after the cluster of a command, so the sweeper polls it.
+        // The teardown of kept parts does not have the name of a cluster in a command, so the sweeper polls it.
         let is_own = |key: &BuildKey| {
             key.command().stage == Stage::Cluster && (key.is_whole() || key.to_string().contains(".destroy-"))
         };

@@ -59,7 +59,7 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "taken",
-        "no page states whether the permission to overwrite or the precondition is checked first: a create of an existing name is rehearsed with 412 and with 403",
+        "no page states whether the permission to overwrite or the precondition is checked first, so the stand-in rejects the creation of an existing name with 412 in one rehearsal and with 403 in another",
         "none found",
         "rehearsal",
     ),

@@ -333,7 +333,7 @@ def selected(person, later, earlier):
 
 
 def localized(person, path):
-    """Checks that times are those of the reader's zone, each with UTC."""
+    """Checks that times are shown in the reader's time zone, each with UTC."""
     driver = person.driver
     driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
     person.go(path)
@@ -553,7 +553,7 @@ def main(burnin, workflows, folder):
         person.go("/")
         person.picture("past-phone", 390, 844, dark=False)
         newest = ".nights thead th:nth-child(3)"
-        assert person.inside(newest, 390), "the newest night is outside a screen of the size of a phone"
+        assert person.inside(newest, 390), "the newest night is not visible on a screen with the width of a phone"
         form = driver.execute_script("return document.querySelector('[data-begin] button').getBoundingClientRect().bottom")
         assert form <= 844, f"the button that starts a run is {form:.0f} pixels below the top"
         person.pictures("system", "/systems/quickstart", 1900)

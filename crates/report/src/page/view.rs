@@ -224,7 +224,7 @@ impl<'a> PageData<'a> {
     }
 }
 
-/// The subtitle before the time of the request; then this time, machine-readable and as text, and the rest of the subtitle.
+/// The parts of the subtitle: the text before the time of the request, this time (machine-readable and as text), and the text after it.
 fn about(story: &Story<'_>) -> (String, Option<(String, String, String)>) {
     let about = words::about(story);
     let Some(at) = story.run.map(|run| run.state.requested_at) else { return (about, None) };

@@ -37,7 +37,7 @@ pub struct TrendPoint {
     pub value: f64,
     /// Result of the run.
     pub tone: PointTone,
-    /// Text shown while the pointer is over the point.
+    /// Tooltip of the point.
     pub described: String,
 }
 

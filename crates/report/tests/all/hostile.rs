@@ -14,7 +14,7 @@ use verdict::{
     locate::Suspect,
 };
 
-/// Text that has an effect in at least one form.
+/// Text that a terminal, Markdown or HTML would interpret.
 const HOSTILE: &str = "=cmd|'/C calc'!A0 <script>alert(1)</script> ]]> --> \"'><img src=x onerror=y> @everyone \
                        [x](javascript:y) https://evil.example `` | \u{1b}[31m\u{1b}]8;;http://e\u{7}\0\u{1}\u{202e}\
                        \u{2066}\u{feff}\u{fffe}\u{ffff}\u{9b}2J\r\n## heading\n```\n&amp; {{ 7*7 }} {% raw %}";

@@ -41,7 +41,7 @@ pub enum Unlearnable {
     },
 }
 
-/// A run to learn from.
+/// A run whose values the baseline includes.
 #[derive(Clone, Debug)]
 pub struct Healthy<'a> {
     /// Measurements of the run.

@@ -182,7 +182,11 @@ fn the_severity_of_a_finding_determines_the_verdict() {
     let shared = with((0..8).map(|gpu| finding(gpu, Severity::Hardware)).collect());
     assert_eq!((shared.verdict, shared.suspects.len()), (Verdict::Inconclusive, 0), "more likely a setting");
     let wrong = with((0..8).map(|gpu| finding(gpu, Severity::WrongData)).collect());
-    assert_eq!((wrong.verdict, wrong.suspects.len()), (Verdict::Fail, 8), "wrong data is never a setting");
+    assert_eq!(
+        (wrong.verdict, wrong.suspects.len()),
+        (Verdict::Fail, 8),
+        "a setting never explains wrong data"
+    );
 }
 
 #[test]
