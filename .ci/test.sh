@@ -8,13 +8,13 @@ export CARGO_TERM_COLOR=never
 gates=(setup fmt build style rooms deny docs schemas unit sim rehearsal
   infra slurm ansible chart package hosts kill bigquery gateway dashboard images delivery kubernetes quickstart)
 (($# == 0)) || gates=("$@")
-# These gates mostly wait for daemons and a browser. After `build`, each line runs in the background, one gate after the other.
+# These gates mostly wait for daemons, services and a browser. After `build`, each line runs in the background, one gate after the other.
 # Their packages are installed by `setup`, because two gates cannot install packages at the same time. quickstart runs alone: it has a time
 # limit.
 lanes=(
   "infra ansible dashboard"
   "slurm chart kill bigquery package images delivery"
-  "hosts gateway"
+  "hosts gateway rehearsal"
 )
 export BURNIN_GATES="${gates[*]}"
 # Turns off the compilation by pip, because Python compiles imported modules at their first import. A false value sets an option of pip

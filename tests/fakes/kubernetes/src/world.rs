@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
@@ -451,6 +451,11 @@ impl ControllerTurn {
         let ended = child.wait().await.ok();
         if let Some(group) = group {
             end(group); // remaining processes of the pod
+        }
+        // A daemon is not in the pod's process group.
+        let daemon = std::fs::read_to_string(folder.path().join("sshd.pid")).ok();
+        if let Some(daemon) = daemon.and_then(|id| Pid::from_raw(id.trim().parse().ok()?)) {
+            _ = kill_process(daemon, Signal::KILL);
         }
         while reading.join_next().await.is_some() {}
         self.logs.end(&name, &which);
