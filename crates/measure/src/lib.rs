@@ -67,12 +67,7 @@ use crate::{format::Reader, prefix::LogPrefixes};
 /// Returns an error if the reader fails. Any input yields a [`Reading`]; damaged gzip data is reported as its
 /// `first_error`.
 pub fn read(mut input: impl io::Read) -> io::Result<Reading> {
-    detected(&mut input)
-}
-
-/// The type of the input is not a parameter here and in [`all`], so that the parsers are compiled once and not in each caller.
-fn detected(input: &mut dyn Read) -> io::Result<Reading> {
-    let (head, mut input) = input::beginning(input)?;
+    let (head, mut input) = input::beginning(&mut input)?;
     let format = registry::detect(&head).unwrap_or(&nccl_tests::FORMAT);
     all(format, head, &mut input)
 }
@@ -87,6 +82,7 @@ pub fn read_as(format: &Format, mut input: impl io::Read) -> io::Result<Reading>
     all(format, head, &mut input)
 }
 
+/// The type of the input is not a parameter, so that the parsers are compiled once and not in each caller.
 fn all(format: &Format, head: Vec<u8>, input: &mut dyn Read) -> io::Result<Reading> {
     let (labels, new) = match format.reader {
         Reader::Nccl => return nccl::read(Cursor::new(head).chain(input)),

@@ -32,7 +32,7 @@ const NAME: usize = 253;
 /// Maximum length of a kept line, bytes; also the size of one read, except the first.
 const LINE: usize = 64 * 1024;
 /// Size of the first read, bytes. Most logs are shorter, and each read begins with a buffer of zeros.
-const FIRST: usize = 8 * 1024;
+const FIRST_READ: usize = 8 * 1024;
 
 static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(MARK));
 
@@ -42,8 +42,8 @@ pub struct EvidenceFilter<R> {
     log: R,
     /// Output buffer, and the position up to which the caller has read it.
     ready: (Vec<u8>, usize),
-    /// Size of the next read.
-    part: usize,
+    /// Size of the next read, bytes.
+    read_size: usize,
     /// Bytes of the incomplete last line.
     begun: Vec<u8>,
     /// Whether the beginning of the incomplete last line was passed on already.
@@ -76,7 +76,7 @@ impl<R: Read> EvidenceFilter<R> {
         Self {
             log,
             ready: (Vec::new(), 0),
-            part: FIRST,
+            read_size: FIRST_READ,
             begun: Vec::new(),
             is_inside_line: false,
             removed: 0,
@@ -110,7 +110,7 @@ impl<R: Read> EvidenceFilter<R> {
     /// Reads the next part of the log.
     fn advance(&mut self) -> io::Result<()> {
         let begun = self.begun.len();
-        self.begun.resize(begun + self.part, 0);
+        self.begun.resize(begun + self.read_size, 0);
         let count = match self.log.read(&mut self.begun[begun..]) {
             Ok(count) => count,
             Err(error) => {
@@ -119,8 +119,8 @@ impl<R: Read> EvidenceFilter<R> {
             }
         };
         self.begun.truncate(begun + count);
-        if count == self.part {
-            self.part = LINE;
+        if count == self.read_size {
+            self.read_size = LINE;
         }
         self.ready.0.clear();
         self.ready.1 = 0;
