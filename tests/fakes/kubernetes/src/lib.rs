@@ -6,6 +6,7 @@
 //! Pods are processes of this machine: they execute the containers' commands, and their output is the log. A
 //! [`KubernetesControllers`] works with any API server.
 
+pub mod job;
 mod logs;
 mod rest;
 mod store;

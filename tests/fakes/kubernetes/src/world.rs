@@ -21,7 +21,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use crate::{PodLogs, store::now};
+use crate::{PodLogs, job, store::now};
 
 /// Settings of the simulated controllers.
 #[derive(Clone, Debug, Default)]
@@ -277,52 +277,29 @@ impl ControllerTurn {
         }
         let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
         let ours: Vec<_> = pods.iter().filter(|pod| owned(pod, meta)).collect();
-        let index = |pod: &Value| {
-            text(&pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]).to_owned()
-        };
-        let phase = |pod: &Value, phase: &str| pod["status"]["phase"] == phase;
-        for number in 0..spec["completions"].as_u64().unwrap_or(1) {
-            if ours.iter().any(|pod| index(pod) == number.to_string()) {
-                continue;
+        let Some((kind, reason)) = job::result(spec, &ours) else {
+            for number in job::missing_indexes(spec, &ours) {
+                let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": spec["template"]["metadata"], "spec": spec["template"]["spec"],
+                                     "status": {"phase": "Pending"}});
+                pod["metadata"]["generateName"] = json!(format!("{name}-{number}-"));
+                pod["metadata"]["labels"][job::INDEX] = json!(number.to_string());
+                pod["metadata"]["ownerReferences"] = json!([owner("batch/v1", "Job", meta)]);
+                self.make(CORE, "pods", namespace, &pod).await;
             }
-            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": spec["template"]["metadata"], "spec": spec["template"]["spec"],
-                                 "status": {"phase": "Pending"}});
-            pod["metadata"]["generateName"] = json!(format!("{name}-{number}-"));
-            pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = json!(number.to_string());
-            pod["metadata"]["ownerReferences"] = json!([owner("batch/v1", "Job", meta)]);
-            self.make(CORE, "pods", namespace, &pod).await;
-        }
-        // With a limit for each index, a failed index does not end the other indexes (job_controller.go, `FailedIndexes`).
-        let per_index = spec["backoffLimitPerIndex"].is_u64();
-        let any_failed = ours.iter().any(|pod| phase(pod, "Failed"));
-        let all_ended = ours.iter().all(|pod| phase(pod, "Failed") || phase(pod, "Succeeded"));
-        let failed = any_failed && (!per_index || all_ended);
-        let enough = match spec["successPolicy"].is_object() {
-            true => ours.iter().any(|pod| index(pod) == "0" && phase(pod, "Succeeded")),
-            false => {
-                ours.iter().filter(|pod| phase(pod, "Succeeded")).count() as u64
-                    == spec["completions"].as_u64().unwrap_or(1)
-            }
-        };
-        // A met success policy is final: pods that are ended afterwards are ignored (job_controller.go, `SuccessCriteriaMet`).
-        let failed = failed && !(enough && spec["successPolicy"].is_object());
-        if !failed && !enough {
             return;
-        }
-        let active = || ours.iter().filter(|pod| !phase(pod, "Succeeded") && !phase(pod, "Failed"));
-        if active().next().is_some() {
-            for pod in active() {
+        };
+        let active: Vec<_> = ours
+            .iter()
+            .filter(|pod| !job::in_phase(pod, "Succeeded") && !job::in_phase(pod, "Failed"))
+            .collect();
+        if !active.is_empty() {
+            for pod in active {
                 let pod = text(&pod["metadata"]["name"]);
                 self.ask("DELETE", &format!("{CORE}/namespaces/{namespace}/pods/{pod}"), Some(&json!({})))
                     .await;
             }
             return;
         }
-        let (kind, reason) = match (failed, per_index) {
-            (true, true) => ("Failed", "FailedIndexes"),
-            (true, false) => ("Failed", "BackoffLimitExceeded"),
-            (false, _) => ("Complete", "CompletionsReached"),
-        };
         let status = json!({"status": {"conditions": [{"type": kind, "status": "True", "reason": reason, "message": ""}]}});
         self.patch(JOBS, "jobs", job, "/status", &status).await;
     }
@@ -344,7 +321,7 @@ impl ControllerTurn {
             return;
         }
         if !pod["spec"]["nodeName"].is_string() {
-            let index = text(&meta["labels"]["batch.kubernetes.io/job-completion-index"]);
+            let index = job::index(pod);
             let node = match pod["spec"]["nodeSelector"]["kubernetes.io/hostname"].as_str() {
                 Some(named) => named.to_owned(),
                 None if self.wants.has_controllers => "node-1".to_owned(), // this cluster has only one node
@@ -397,10 +374,7 @@ impl ControllerTurn {
                 }
             }))
             .env("PATH", format!("{}:{path}", self.wants.programs.display()))
-            .env(
-                "JOB_COMPLETION_INDEX",
-                text(&pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]),
-            )
+            .env("JOB_COMPLETION_INDEX", job::index(pod))
             .env("BURNIN_HOSTS", vec!["127.0.0.1"; nodes].join(","))
             .env("BURNIN_RUN_FOLDER", folder.path())
             .env("BURNIN_LAST_WORD", &last_word)
