@@ -12,9 +12,9 @@ gates=(setup fmt build style rooms deny docs schemas unit sim rehearsal
 # Their packages are installed by `setup`, because two gates cannot install packages at the same time. quickstart runs alone: it has a time
 # limit.
 lanes=(
-  "infra ansible dashboard"
-  "slurm chart kill bigquery package images delivery"
-  "hosts gateway rehearsal"
+  "infra ansible hosts chart"
+  "slurm kill bigquery package images delivery"
+  "dashboard gateway rehearsal"
 )
 export BURNIN_GATES="${gates[*]}"
 # Turns off the compilation by pip, because Python compiles imported modules at their first import. A false value sets an option of pip
