@@ -86,7 +86,7 @@ nccl_tests
 cp -r workflows "$bed/workflows"
 sed -e "s#/the/bed/#$BED_DIR/#" -e "s#/the/commit#$(cat "$BED_DIR/nccl-tests.commit")#" tests/testbed/ansible/values.yaml >"$bed/workflows/bed.yaml"
 cp "$BED_DIR/inventory" "$bed/workflows/dgx-slurm-perf/inventory"
-# Hosts can access only the bed's part of this host's temporary folder.
+# The test bed's hosts can access only $BED_DIR.
 mv "$bed/workflows" "$BED_DIR/workflows"
 "$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 400 "$programs/burnin" run "$BED_DIR/workflows/dgx-slurm-perf.yaml" --values "$BED_DIR/workflows/bed.yaml" --data /root/burnin-whole
 bash tests/testbed/ansible/stop.sh

@@ -156,7 +156,7 @@ resource "google_cloud_run_v2_service_iam_member" "operator" {
   member   = each.value
 }
 
-# GitHub has no account in the project: its webhooks are signed, and this service has no other routes.
+# Public, because GitHub has no account in the project: its webhooks are signed, and this service has no other routes.
 resource "google_cloud_run_v2_service_iam_member" "github" {
   # checkov:skip=CKV_GCP_102:webhooks are authenticated by signature
   for_each = { for name, service in local.services : name => service if name == "hooks" }

@@ -74,7 +74,7 @@ pub enum CliCommand {
         #[arg(value_enum, default_value_t = SchemaKind::Workflow, value_name = "KIND")]
         kind: SchemaKind,
     },
-    /// Run a workflow on this machine until it is closed.
+    /// Run a workflow on this machine until the run is closed.
     Run {
         /// Workflow file; with --server the name of a workflow.
         #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "WORKFLOW", add = complete::workflow_files_or_paths())]
@@ -221,7 +221,7 @@ pub enum CliCommand {
         /// Run id, prefix of a run id, or `latest`.
         #[arg(add = complete::runs())]
         run: RunId,
-        /// Log name, as listed without this argument; default: list the logs.
+        /// Name of the log; without it the command lists the names.
         #[arg(value_name = "NAME")]
         name: Option<String>,
         /// Print all logs of this check.
@@ -463,7 +463,7 @@ impl CliCommand {
         }
     }
 
-    /// Whether the command drives runs: its exit code is the result of the run even if standard output fails.
+    /// Whether the command executes runs: its exit code is the result of the run even if standard output fails.
     pub const fn drives_runs(&self) -> bool {
         matches!(
             self,

@@ -84,7 +84,7 @@ pub fn checks() -> ArgValueCompleter {
 
 fn matching(names: impl Iterator<Item = String>, current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
-    let plain = |name: &String| !name.chars().any(report::acts);
+    let plain = |name: &String| !name.chars().any(report::is_control);
     names.filter(|name| name.starts_with(&*current)).filter(plain).map(CompletionCandidate::new).collect()
 }
 

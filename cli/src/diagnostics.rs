@@ -65,7 +65,7 @@ impl Marked {
         let clean = |c: char| {
             if c == '\t' {
                 ' '
-            } else if report::acts(c) {
+            } else if report::is_control(c) {
                 '\u{fffd}'
             } else {
                 c

@@ -46,7 +46,7 @@ pub struct NewLines {
 impl RunningJob {
     /// The job that the run waits for, if the scheduler has accepted it.
     fn of(state: &RunState, check: Option<CheckIndex>) -> Option<Self> {
-        let step = state.frontier().filter(|step| step.stage == Stage::Job)?;
+        let step = state.current_step().filter(|step| step.stage == Stage::Job)?;
         state.stage(step)?.handle.as_ref()?;
         if check.is_some_and(|check| check != step.check) {
             return None;

@@ -16,14 +16,14 @@ use builder::Builder;
 use cluster_deployed::DeployedClusters;
 use cluster_local::LocalClusters;
 use clusters::Schedulers;
-use conductor::{Conductor, Observer, WakeSettings, Woken};
+use conductor::{Conductor, Observer, WakeOutcome, WakeSettings};
 use judge::Judge;
 use ledger::{Artefacts, FolderStore, Ledger, ObservedStore, Store, StoreRequest};
 use lifecycle::{Input, RunState};
 use loader::Loader;
 use model::{CheckIndex, Fact, Limits, RunId, Span};
 use provisioner::{Providers, Provisioner};
-use run_index::{Elsewhere, Pace, RunIndex, RunReport};
+use run_index::{ExternalAddresses, Pace, RunIndex, RunReport};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use supervisor::OwnProgram;
 use tokio::sync::watch;
@@ -133,9 +133,11 @@ impl DataFolder {
 
     /// A run with all data that its report needs.
     pub async fn run_report(&self, run: &RunId, check: Option<CheckIndex>) -> Result<RunReport, CliError> {
-        let elsewhere =
-            Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
-        let report = self.view().report_of(run, check, elsewhere).await.map_err(CliError::infrastructure)?;
+        let addresses = ExternalAddresses {
+            warehouse: table(self),
+            report: Some(self.report(run).display().to_string()),
+        };
+        let report = self.view().report_of(run, check, addresses).await.map_err(CliError::infrastructure)?;
         report.ok_or_else(|| self.unknown(run))
     }
 
@@ -281,7 +283,7 @@ impl LocalServices {
         loop {
             let why = match self.services.conductor.wake(&self.run, Input::Tick).await {
                 // The ledger is absent until the first record of the run.
-                Ok(Woken::Unknown) if self.states.borrow().is_some() => {
+                Ok(WakeOutcome::Unknown) if self.states.borrow().is_some() => {
                     Some(format!("the ledger of {} is absent", self.run))
                 }
                 Ok(_) => None,

@@ -238,7 +238,7 @@ struct Escaping;
 impl Formatter for Escaping {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
-        while let Some((at, found)) = rest.char_indices().find(|(_, c)| report::acts(*c)) {
+        while let Some((at, found)) = rest.char_indices().find(|(_, c)| report::is_control(*c)) {
             writer.write_all(&rest.as_bytes()[..at])?;
             for unit in found.encode_utf16(&mut [0; 2]) {
                 write!(writer, "\\u{unit:04x}")?;
@@ -263,7 +263,7 @@ mod tests {
         let mut out = Vec::new();
         text.serialize(&mut serde_json::Serializer::with_formatter(&mut out, super::Escaping)).unwrap();
         let json = String::from_utf8(out).unwrap();
-        assert!(!json.chars().any(report::acts), "{json:?}");
+        assert!(!json.chars().any(report::is_control), "{json:?}");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }
 }

@@ -125,7 +125,7 @@ fn waiting(state: &RunState) -> String {
         .leases
         .iter()
         .any(|(attempt, lease)| lease.state != LeaseState::Returned && !state.needs_lease(*attempt));
-    let Some(step) = state.frontier() else {
+    let Some(step) = state.current_step() else {
         return if returning {
             "teardown: waits for the deletion of the cluster".to_owned()
         } else {

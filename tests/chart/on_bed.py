@@ -222,7 +222,7 @@ class Steps(unittest.TestCase):
         until("all tests have run", lambda: "kept for 30 minutes" in logs_of(first), 200)
         self.assertIn("all tests have run", logs_of(first))
         self.assertEqual({pod["spec"]["nodeName"] for pod in of_run("pods") if "app.kubernetes.io/instance" in pod["metadata"]["labels"]}, {"n1", "n2"})
-        # The teardown removes all objects while the pods are kept.
+        # A teardown also removes all objects during the 30 minutes for which ended pods are kept.
         ended, _, output = cloud.run("destroy", **parameters)
         self.assertIsNone(ended, output)
         self.assertEqual(cloud.read("gone.json")["left"], [], output)

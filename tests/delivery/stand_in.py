@@ -204,7 +204,7 @@ def workflows(cloud):
     for file in here.glob("*.yaml"):
         text = file.read_text()
         if "processes:" in text:
-            raise Refused(f"{file.name}: cluster.rent.processes: the deployed services have no supervisor of processes")
+            raise Refused(f"{file.name}: cluster.rent.processes: the deployed services have no process supervisor")
         text = CLUSTER.sub("cluster: {rent: {processes: {nodes: 4}}}\n", text)
         file.write_text(CRON.sub('cron: "0 0 1 1 *"', text))
 

@@ -152,7 +152,7 @@ impl CudaDriver {
 
     pub fn count(&self) -> Result<c_int, MeasureError> {
         let mut count = 0;
-        // SAFETY: the pointer is valid.
+        // SAFETY: `count` is a local variable that outlives the call.
         self.done("cuDeviceGetCount", unsafe { (self.0.count)(&mut count) })?;
         Ok(count)
     }

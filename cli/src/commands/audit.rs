@@ -62,15 +62,15 @@ pub async fn run(data: DataFolder, run: &RunId, output: Output) -> Result<Exit, 
         let report = data.run_report(run, Some(check)).await?;
         let source =
             state.workflow.check(check).map_or_else(|| run.to_string(), |check| check.name.to_string());
-        for log in &report.story().logs {
+        for log in &report.input().logs {
             found.add(&source, log.reading);
         }
     }
     Ok(shown(&found.audit(), output))
 }
 
-/// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum; 2 if a version or a part of the nodes cannot be
-/// compared, or if evidence exists for neither two nodes nor two GPUs.
+/// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum; 2 if a version or some nodes cannot be
+/// compared, or if the evidence covers fewer than two nodes and fewer than two GPUs.
 fn shown(audit: &Audit, output: Output) -> Exit {
     match output {
         Output::Json => print_json(audit),

@@ -37,7 +37,7 @@ pub async fn export(
     let handover = handover_of(&data, run).await?;
     let save = save.unwrap_or_else(|| PathBuf::from(format!("{run}.burnin.tar")));
     replaceable(&save)?;
-    let documents = bundle::Documents { report: report::html(&report.story()), handover };
+    let documents = bundle::Documents { report: report::html(&report.input()), handover };
     let contents =
         bundle::write(&data.store, run, documents, &key, &save).await.map_err(|error| match error {
             BundleError::NoRun(_) | BundleError::Open(_) => CliError::usage(error),
@@ -71,8 +71,8 @@ async fn handover_of(data: &DataFolder, run: &RunId) -> Result<Option<String>, C
     for check in state.summarized_checks() {
         reports.push(data.run_report(run, Some(check)).await?);
     }
-    let stories: Vec<_> = reports.iter().map(|report| report.story()).collect();
-    Ok((!stories.is_empty()).then(|| report::handover(&stories)))
+    let inputs: Vec<_> = reports.iter().map(|report| report.input()).collect();
+    Ok((!inputs.is_empty()).then(|| report::handover(&inputs)))
 }
 
 /// Reads a key file and its permissions. A key has less than 1 KiB: the maximum stops an endless read from a device or

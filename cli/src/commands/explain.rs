@@ -123,7 +123,7 @@ fn answer(state: &RunState, now: Timestamp) -> String {
             state.verdict().map_or_else(String::new, |reached| format!(", verdict {}", reached.verdict));
         return format!("{}{verdict}, settled {} ago", conclusion.as_str(), ago(now, *at));
     }
-    let Some(stage) = state.frontier() else { return "open".to_owned() };
+    let Some(stage) = state.current_step() else { return "open".to_owned() };
     let Some(known) = state.stage(stage) else { return format!("waits for {stage}") };
     let whose = match &known.handle {
         Some(handle) => format!("accepted as {handle}"),

@@ -108,7 +108,7 @@ impl GroupTest {
         if let Some(log) = &self.log {
             if stated > 0 {
                 return Err(
-                    "expected either `degraded`, `value` or `log`, found several; keep one".to_owned()
+                    "expected one of `degraded`, `value` and `log`, found several; keep one".to_owned()
                 );
             }
             let read = measured::GroupLog::read(log, reference)?;
@@ -138,11 +138,11 @@ impl GroupTest {
             }
             (Some(_), Some(_), _) => {
                 return Err(
-                    "expected either `degraded`, `value` or `log`, found several; keep one".to_owned()
+                    "expected one of `degraded`, `value` and `log`, found several; keep one".to_owned()
                 );
             }
             (None, None, _) => {
-                return Err("expected either `degraded`, `value` or `log`, found none; add one".to_owned());
+                return Err("expected one of `degraded`, `value` and `log`; add one".to_owned());
             }
         };
         Ok(GroupOutcome { members: self.members.clone(), degraded })

@@ -12,7 +12,7 @@ use model::{
     measurement::{LogEnd, Reading, Table},
 };
 use report::{
-    LogStory, Story,
+    ReportInput, ReportedLog,
     comparison::{self, RunPair},
 };
 use verdict::{
@@ -104,7 +104,7 @@ pub fn judge(
     let Some(whole) = together(&judged) else {
         return Err(CliError::usage("no log given; name log files or folders"));
     };
-    let story = Story {
+    let input = ReportInput {
         run: None,
         parts: Vec::new(),
         logs: judged.iter().map(source).collect(),
@@ -120,18 +120,18 @@ pub fn judge(
         ReportForm::Json => {
             print_json(&VerdictDocument {
                 judgement: &whole,
-                logs: story.logs.iter().filter_map(|log| LogVerdict::of(&story, log)).collect(),
+                logs: input.logs.iter().filter_map(|log| LogVerdict::of(&input, log)).collect(),
                 series,
-                totals: Totals::of(&story),
-                sentence: report::sentence(&story),
-                next: report::next(&story),
+                totals: Totals::of(&input),
+                sentence: report::sentence(&input),
+                next: report::next(&input),
             });
         }
-        ReportForm::Human => print(&report::terminal(&story, screen())),
-        ReportForm::Csv => print(&report::csv(&story)),
-        ReportForm::Markdown => print(&report::markdown(&story)),
-        ReportForm::Junit => print(&report::junit(&story)),
-        ReportForm::Html => print(&report::html(&story)),
+        ReportForm::Human => print(&report::terminal(&input, screen())),
+        ReportForm::Csv => print(&report::csv(&input)),
+        ReportForm::Markdown => print(&report::markdown(&input)),
+        ReportForm::Junit => print(&report::junit(&input)),
+        ReportForm::Html => print(&report::html(&input)),
     }
     Ok(match whole.verdict {
         Verdict::Pass => Exit::Pass,
@@ -201,21 +201,21 @@ fn in_time(judged: &mut [JudgedLogs], is_requested: bool) -> bool {
     true
 }
 
-fn source(log: &JudgedLogs) -> LogStory<'_> {
-    LogStory { name: &log.name, reading: &log.reading, judgement: log.judgement.as_ref() }
+fn source(log: &JudgedLogs) -> ReportedLog<'_> {
+    ReportedLog { name: &log.name, reading: &log.reading, judgement: log.judgement.as_ref() }
 }
 
 impl<'a> LogVerdict<'a> {
-    fn of(story: &Story<'a>, log: &LogStory<'a>) -> Option<Self> {
+    fn of(input: &ReportInput<'a>, log: &ReportedLog<'a>) -> Option<Self> {
         let Judgement { verdict, reasons, .. } = log.judgement?;
-        let alone = Story { logs: vec![*log], judgement: log.judgement, ..story.clone() };
+        let alone = ReportInput { logs: vec![*log], judgement: log.judgement, ..input.clone() };
         let report::Metrics { metrics, findings } = report::metrics(&alone);
         Some(Self {
             source: log.name,
             verdict: *verdict,
             reasons,
             started_at: started(log.reading),
-            measurements: report::placements(story, log),
+            measurements: report::placements(input, log),
             metrics,
             findings,
         })
@@ -223,10 +223,10 @@ impl<'a> LogVerdict<'a> {
 }
 
 impl Totals {
-    fn of(story: &Story<'_>) -> Self {
-        let of = |wanted| story.logs.iter().filter(|log| report::verdict_of(log) == wanted).count();
+    fn of(input: &ReportInput<'_>) -> Self {
+        let of = |wanted| input.logs.iter().filter(|log| report::verdict_of(log) == wanted).count();
         Self {
-            logs: story.logs.len(),
+            logs: input.logs.len(),
             pass: of(Verdict::Pass),
             fail: of(Verdict::Fail),
             inconclusive: of(Verdict::Inconclusive),

@@ -36,8 +36,8 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
     let secrets = Secrets::of_process(channels.to_owned());
     let sender = HttpSender::new(secrets, GithubApi::default(), Arc::new(SystemClock));
     let mut failed = Vec::new();
-    for ((kind, _), wish) in wanted {
-        match sender.test(wish).await {
+    for ((kind, _), target) in wanted {
+        match sender.test(target).await {
             TestResult::Delivered(status) => {
                 print_plain(&format!("{kind} {name}: delivered, status {status}\n"))
             }
@@ -68,9 +68,9 @@ fn known(folder: &Path) -> Result<(KnownChannels, usize), CliError> {
         }
         match workflow::resolve(&path, &[]) {
             Err(_) => broken += 1,
-            Ok(resolved) => known.extend(resolved.workflow.notify.into_iter().filter_map(|wish| {
-                let channel = wish.channel()?;
-                Some(((channel.kind.clone(), channel.name.clone()), wish))
+            Ok(resolved) => known.extend(resolved.workflow.notify.into_iter().filter_map(|target| {
+                let channel = target.channel()?;
+                Some(((channel.kind.clone(), channel.name.clone()), target))
             })),
         }
     }

@@ -518,5 +518,5 @@ const fn word(ended: LogEnd) -> &'static str {
 
 /// Logs are external text: removes characters that a terminal interprets.
 pub fn shown(text: &str) -> String {
-    text.chars().map(|c| if report::acts(c) { ' ' } else { c }).collect()
+    text.chars().map(|c| if report::is_control(c) { ' ' } else { c }).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pins::{Decided, PinHistory, PinNote, Pinned, Pins, Who};
+use pins::{Decided, DecidedBy, PinHistory, PinNote, Pinned, Pins};
 use run_index::NoReference;
 use service::{Clock, SystemClock};
 use verdict::pin::PinSource;
@@ -75,9 +75,9 @@ pub fn lines(workflows: &[PinHistory]) -> String {
     if lines.is_empty() { "no pins\n".to_owned() } else { lines }
 }
 
-fn who(why: String) -> Who {
+fn who(why: String) -> DecidedBy {
     let by = super::user();
-    Who { by, at: SystemClock.now(), why }
+    DecidedBy { by, at: SystemClock.now(), why }
 }
 
 /// Names and reasons are external text: only printable characters reach the terminal.

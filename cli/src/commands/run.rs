@@ -170,25 +170,25 @@ async fn driving(
     output: Output,
 ) -> Result<Exit, CliError> {
     let stop = shutdown::on_signal().map_err(CliError::infrastructure)?;
-    let world = LocalServices::new(&data, run.clone(), claim)?;
+    let services = LocalServices::new(&data, run.clone(), claim)?;
     let expected = match &first {
         Some(Fact::RunRequested(requested)) => usual_duration(&data, &requested.workflow.name).await,
         _ => None, // the elapsed part of a resumed run is unknown
     };
     if let Some(fact) = first {
-        world.publish_fact(fact).await?;
+        services.publish_fact(fact).await?;
     }
     let mut progress = Progress::new(expected);
     let rows = Mutex::new(BenchmarkRows::new(&data));
     let closed = {
-        let ticking = world.tick();
-        let watching = watch(&data, &world, &run, (&mut progress, &rows));
+        let ticking = services.tick();
+        let watching = watch(&data, &services, &run, (&mut progress, &rows));
         tokio::pin!(ticking, watching);
         let interrupted = async {
             stop.cancelled().await;
             let by = "signal".to_owned();
             let reason = "the process received a stop signal".to_owned();
-            world.publish_fact(Fact::CancelRequested(CancelRequested { by, reason })).await
+            services.publish_fact(Fact::CancelRequested(CancelRequested { by, reason })).await
         };
         tokio::pin!(interrupted);
         let mut cancelling = false;
@@ -197,11 +197,11 @@ async fn driving(
         loop {
             tokio::select! {
                 _ = looking.tick() => {
-                    let patience = patience(world.limits(), cancelled_at);
-                    if let Some(why) = world.stuck_for(patience) {
+                    let patience = patience(services.limits(), cancelled_at);
+                    if let Some(why) = services.stuck_for(patience) {
                         return Err(give_up(&data, &run, &why).await);
                     }
-                    let state = world.states().borrow().clone();
+                    let state = services.states().borrow().clone();
                     if let (Some(state), Ok(mut rows)) = (state, rows.try_lock()) {
                         rows.show(&state).await;
                     }
@@ -222,7 +222,7 @@ async fn driving(
         }
     };
     progress.finish();
-    world.end().await?;
+    services.end().await?;
     report(&data, &run, &closed, output).await
 }
 
@@ -295,11 +295,11 @@ const RELEASE: Duration = Duration::from_secs(60);
 /// Follows the run until it is closed.
 async fn watch(
     data: &DataFolder,
-    world: &LocalServices,
+    services: &LocalServices,
     run: &RunId,
     (progress, rows): (&mut Progress, &Mutex<BenchmarkRows>),
 ) -> Result<RunState, CliError> {
-    let mut states = world.states();
+    let mut states = services.states();
     loop {
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
@@ -333,12 +333,12 @@ fn write_page(path: &Path, page: &str) -> std::io::Result<()> {
 async fn report(data: &DataFolder, run: &RunId, state: &RunState, output: Output) -> Result<Exit, CliError> {
     let path = data.report(run);
     let report = data.run_report(run, None).await?;
-    write_page(&path, &report::html(&report.story())).map_err(CliError::infrastructure)?;
+    write_page(&path, &report::html(&report.input())).map_err(CliError::infrastructure)?;
     match output {
-        // The progress on the same terminal has shown the stages.
+        // The progress output on the same terminal already lists the stages.
         Output::Human => {
             let seen = is_moving() && std::io::stdout().is_terminal();
-            print(&report::terminal(&report.story(), report::Screen { stages: !seen, ..screen() }));
+            print(&report::terminal(&report.input(), report::Screen { stages: !seen, ..screen() }));
         }
         Output::Json => print_json(&RunDocument {
             schema: "burnin/run/v1",

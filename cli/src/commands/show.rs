@@ -130,10 +130,10 @@ pub async fn show(
     let report = data.run_report(run, check).await?;
     match output {
         ReportForm::Human | ReportForm::Json => print(&terminal(&report)),
-        ReportForm::Csv => print(&report::csv(&report.story())),
-        ReportForm::Markdown => print(&report::markdown(&report.story())),
-        ReportForm::Junit => print(&report::junit(&report.story())),
-        ReportForm::Html => print(&report::html(&report.story())),
+        ReportForm::Csv => print(&report::csv(&report.input())),
+        ReportForm::Markdown => print(&report::markdown(&report.input())),
+        ReportForm::Junit => print(&report::junit(&report.input())),
+        ReportForm::Html => print(&report::html(&report.input())),
     }
     Ok(Exit::Pass)
 }
@@ -151,5 +151,5 @@ pub async fn position(data: &DataFolder, run: &RunId, name: &str) -> Result<Chec
 }
 
 pub fn terminal(report: &RunReport) -> String {
-    report::terminal(&report.story(), screen())
+    report::terminal(&report.input(), screen())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{Failure, Span};
-use provisioner::{Fate, Swept, sweep as through};
+use provisioner::{SweepOutcome, Swept, sweep as through};
 use service::{Clock, PortError, SystemClock};
 
 use crate::{
@@ -46,7 +46,7 @@ fn unlisted(error: PortError) -> CliError {
 
 fn printed(swept: &[Swept], dry_run: bool) -> Exit {
     print_plain(&swept_text(swept, dry_run));
-    let left = swept.iter().any(|swept| matches!(swept.fate, Fate::Left(_)));
+    let left = swept.iter().any(|swept| matches!(swept.outcome, SweepOutcome::Left(_)));
     if left { Exit::Infrastructure } else { Exit::Pass }
 }
 
@@ -55,17 +55,19 @@ fn swept_text(swept: &[Swept], dry_run: bool) -> String {
         return "no cluster\n".to_owned();
     }
     let mut text = String::new();
-    for Swept { cluster, fate } in swept {
-        let what = match fate {
-            Fate::Kept { until } => format!("kept: its lease and grace period end at {until}"),
-            Fate::Unlabelled => "kept: no expiry label; check and delete the cluster manually".to_owned(),
-            Fate::Due => "lease expired; would be deleted".to_owned(),
-            Fate::Gone(deleted) => format!("gone: {}", deleted.evidence),
-            Fate::Left(why) => format!("NOT DELETED: {why}"),
+    for Swept { cluster, outcome } in swept {
+        let what = match outcome {
+            SweepOutcome::Kept { until } => format!("kept: its lease and grace period end at {until}"),
+            SweepOutcome::Unlabelled => {
+                "kept: no expiry label; check and delete the cluster manually".to_owned()
+            }
+            SweepOutcome::Due => "lease expired; would be deleted".to_owned(),
+            SweepOutcome::Gone(deleted) => format!("gone: {}", deleted.evidence),
+            SweepOutcome::Left(why) => format!("NOT DELETED: {why}"),
         };
         text += &format!("  {}  {}\n", parse::shown(&cluster.name), parse::shown(&what));
     }
-    if dry_run && swept.iter().any(|swept| swept.fate == Fate::Due) {
+    if dry_run && swept.iter().any(|swept| swept.outcome == SweepOutcome::Due) {
         text += "dry run, nothing deleted; run without --dry-run to delete clusters with an expired lease\n";
     }
     text

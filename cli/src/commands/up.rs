@@ -133,7 +133,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
         warehouse: local::table(&data),
         beside_gateway: true,
     };
-    let chores = [gateway.chores(), notifier.chores()].concat();
+    let periodic_tasks = [gateway.periodic_tasks(), notifier.periodic_tasks()].concat();
     let service = Service {
         name: "up",
         version: env!("CARGO_PKG_VERSION"),
@@ -141,19 +141,19 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
         takes: TAKES.to_vec(),
         handler: Arc::clone(&gateway) as Arc<dyn Handler>,
         parking: Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock))),
-        chores: chores.clone(),
-        doorkeeper: None,
+        periodic_tasks: periodic_tasks.clone(),
+        authenticator: None,
         telemetry: None,
     };
     let mut beside = JoinSet::new();
-    for chore in chores {
-        let every = match chore.name() {
+    for task in periodic_tasks {
+        let every = match task.name() {
             "schedule" => SCHEDULE,
             "refs" => options.look,
             "notices" => NOTICES,
             _ => REQUESTS,
         };
-        beside.spawn(again_and_again(chore, every, Arc::clone(&clock)));
+        beside.spawn(again_and_again(task, every, Arc::clone(&clock)));
     }
     beside.spawn({
         let driver = Arc::clone(&driver);
@@ -234,12 +234,12 @@ async fn resume(data: &DataFolder, view: &RunIndex) -> Result<(), CliError> {
 }
 
 /// Runs a task at every interval; never returns. A failure is logged once until the task succeeds again.
-async fn again_and_again(chore: Arc<dyn PeriodicTask>, every: Span, clock: Arc<dyn Clock>) {
+async fn again_and_again(task: Arc<dyn PeriodicTask>, every: Span, clock: Arc<dyn Clock>) {
     let mut reported = None;
     loop {
-        let why = chore.run().await.err();
+        let why = task.run().await.err();
         if let Some(why) = why.as_ref().filter(|why| reported.as_ref() != Some(*why)) {
-            tracing::error!(chore = chore.name(), "task failed: {why}");
+            tracing::error!(chore = task.name(), "task failed: {why}");
         }
         reported = why;
         clock.sleep(every).await;

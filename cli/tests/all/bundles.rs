@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::Lab;
+use crate::support::TestProject;
 
 fn openssl(arguments: &[&str], folder: &Path) {
     let done = Command::new("openssl").args(arguments).current_dir(folder).output().unwrap();
@@ -11,16 +11,16 @@ fn openssl(arguments: &[&str], folder: &Path) {
 
 #[test]
 fn verify_finds_any_changed_byte_of_an_exported_run() {
-    let lab = Lab::new("", "");
-    assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
-    let (run, folder) = (lab.run(), lab.folder.path());
+    let project = TestProject::new("", "");
+    assert_eq!(project.burnin(&["run", "w.yaml"]).status.code(), Some(0));
+    let (run, folder) = (project.run(), project.folder.path());
     for name in ["key", "other"] {
         openssl(&["genpkey", "-algorithm", "ed25519", "-out", name], folder);
         openssl(&["pkey", "-in", name, "-pubout", "-out", &format!("{name}.pub")], folder);
     }
-    let exported = lab.burnin(&["export", &run, "--key", "key", "--save", "run.tar"]);
+    let exported = project.burnin(&["export", &run, "--key", "key", "--save", "run.tar"]);
     assert_eq!(exported.status.code(), Some(0), "{exported:?}");
-    let again = lab.burnin(&["export", &run, "--key", "key", "--save", "again.tar"]);
+    let again = project.burnin(&["export", &run, "--key", "key", "--save", "again.tar"]);
     assert_eq!(again.status.code(), Some(0));
     let path = |name: &str| folder.join(name);
     assert!(
@@ -29,7 +29,7 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
     );
 
     let verify = |arguments: &[&str]| {
-        let output = lab.burnin(&[&["verify"], arguments].concat());
+        let output = project.burnin(&[&["verify"], arguments].concat());
         let message =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.code(), message)
@@ -46,7 +46,7 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
 
     // A device or a pipe is neither replaced nor opened.
     assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
-    let refused = lab.burnin(&["export", &run, "--key", "key", "--save", "pipe"]);
+    let refused = project.burnin(&["export", &run, "--key", "key", "--save", "pipe"]);
     assert_eq!(refused.status.code(), Some(64), "{refused:?}");
     let (code, message) = verify(&["pipe"]);
     assert!(code == Some(64) && message.contains("not a regular file"), "{message}");
@@ -104,20 +104,20 @@ fn verify_finds_any_changed_byte_of_an_exported_run() {
     assert_eq!(verify(&["none.tar"]).0, Some(64));
     assert_eq!(verify(&["nowhere.tar"]).0, Some(64));
     assert_eq!(verify(&["run.tar", "--key", "w.yaml"]).0, Some(64));
-    assert_eq!(lab.burnin(&["export", "no-such-run", "--key", "key"]).status.code(), Some(64));
-    assert_eq!(lab.burnin(&["export", &run, "--key", "key.pub"]).status.code(), Some(64));
+    assert_eq!(project.burnin(&["export", "no-such-run", "--key", "key"]).status.code(), Some(64));
+    assert_eq!(project.burnin(&["export", &run, "--key", "key.pub"]).status.code(), Some(64));
 }
 
 /// Only artefacts with the digests in the manifests and the ledger are signed.
 #[test]
 fn a_run_with_changed_artefacts_is_not_exported() {
-    let lab = Lab::new("", "");
-    assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
-    let (run, folder) = (lab.run(), lab.folder.path());
+    let project = TestProject::new("", "");
+    assert_eq!(project.burnin(&["run", "w.yaml"]).status.code(), Some(0));
+    let (run, folder) = (project.run(), project.folder.path());
     openssl(&["genpkey", "-algorithm", "ed25519", "-out", "key"], folder);
-    let artefacts = lab.data().join("artefacts").join(&run);
+    let artefacts = project.data().join("artefacts").join(&run);
     let export = |save: &str| {
-        let output = lab.burnin(&["export", &run, "--key", "key", "--save", save]);
+        let output = project.burnin(&["export", &run, "--key", "key", "--save", save]);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     for (name, change) in [
@@ -185,6 +185,6 @@ fn a_run_with_changed_artefacts_is_not_exported() {
     fs::set_permissions(folder.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let (code, message) = export("run.tar");
     assert!(code == Some(0) && message.contains("chmod 600 key"), "{message}");
-    let endless = lab.burnin(&["export", &run, "--key", "/dev/zero"]);
+    let endless = project.burnin(&["export", &run, "--key", "/dev/zero"]);
     assert_eq!(endless.status.code(), Some(64), "{endless:?}");
 }

@@ -71,8 +71,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Every YAML file with a schema line: the schema exists at that path, and the file is valid by this schema. Returns
-/// the number of these files.
+/// Checks that each YAML file with a schema line names an existing schema and conforms to it. Returns the number of these files.
 fn valid_by_their_schemas(files: &BTreeMap<PathBuf, Vec<u8>>) -> usize {
     let mut checked = 0;
     for (path, content) in files.iter().filter(|(path, _)| path.extension().is_some_and(|it| it == "yaml")) {

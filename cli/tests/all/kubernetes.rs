@@ -4,7 +4,7 @@
 use std::{path::Path, process::Command};
 
 use crate::support::serving::Up;
-use kubernetes_standin::{Api, KubernetesControllers, Wants};
+use kubernetes_standin::{Api, ControllerSettings, KubernetesControllers};
 use serde_json::{Value, json};
 
 fn repository() -> &'static Path {
@@ -34,8 +34,11 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
     for node in ["n1", "n2"] {
         api.node(node, &json!({}), &json!({}), &json!({"cpu": "4", "memory": "16Gi"}));
     }
-    let wants =
-        Wants { endpoint: api.endpoint.clone(), programs: root.path().to_owned(), ..Wants::default() };
+    let wants = ControllerSettings {
+        endpoint: api.endpoint.clone(),
+        programs: root.path().to_owned(),
+        ..ControllerSettings::default()
+    };
     let _world = KubernetesControllers::start(wants, api.logs());
     let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": api.endpoint}}], "users": [{"name": "c", "user": {}}],

@@ -291,14 +291,14 @@ fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
     let (_, located, _) = searched(&nodes(16), Some(&reference), "node-05", value);
     assert_eq!(located["suspects"][0]["host"], "node-05", "{located}");
     // Logs that do not show the state of the group are refused.
-    let refused = |test: &Value, reference: &Value, says: &str| {
+    let refused = |test: &Value, reference: &Value, expected: &str| {
         let mut test = test.clone();
         test["members"] = json!(["node-00", "node-01"]);
         let file = json!({"members": nodes(4), "reference": reference, "tests": [test]}).to_string();
         let (output, _) = groups(&file, &[]);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(64), "{error}");
-        assert!(error.contains(says), "{says}: {error}");
+        assert!(error.contains(expected), "{expected}: {error}");
     };
     let good = &tests[0];
     refused(
@@ -317,7 +317,7 @@ fn logs_of_group_tests_are_read_and_judged_by_the_reference() {
     refused(good, &json!({"value": 9.0}), "is in `GFLOP/s`; state the unit of the reference");
     let mut both = good.clone();
     both["degraded"] = true.into();
-    refused(&both, &reference, "expected either `degraded`, `value` or `log`");
+    refused(&both, &reference, "expected one of `degraded`, `value` and `log`");
 }
 
 /// The log of a collective names the nodes of the group itself.
@@ -341,7 +341,7 @@ fn the_log_of_a_collective_names_the_members_of_its_group_test() {
 
 #[test]
 fn each_invalid_group_test_file_is_reported_with_one_error() {
-    for (text, more, says) in [
+    for (text, more, expected) in [
         ("{", &[][..], "tested.json: expected an object with `members` and `tests`"),
         (r#"{"members": ["a", "b"], "test": []}"#, &[], "unknown field `test`"),
         (r#"{"members": ["a"]}"#, &[], "members: expected between 2 and"),
@@ -359,12 +359,12 @@ fn each_invalid_group_test_file_is_reported_with_one_error() {
         (
             r#"{"members": ["a", "b"], "tests": [{"members": ["a", "b"]}]}"#,
             &[],
-            "tests[0]: expected either `degraded`, `value` or `log`",
+            "tests[0]: expected one of `degraded`, `value` and `log`",
         ),
         (
             r#"{"members": ["a", "b"], "tests": [{"members": ["a"], "value": 9, "degraded": true}]}"#,
             &[],
-            "tests[0]: expected either `degraded`, `value` or `log`",
+            "tests[0]: expected one of `degraded`, `value` and `log`",
         ),
         (
             r#"{"members": ["a", "b"], "tests": [{"members": ["a"], "value": 9}]}"#,
@@ -398,6 +398,6 @@ fn each_invalid_group_test_file_is_reported_with_one_error() {
         let (output, located) = groups(text, more);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), &located), (Some(64), &Value::Null), "{text}: {error}");
-        assert!(error.contains(says), "{text}: {error}");
+        assert!(error.contains(expected), "{text}: {error}");
     }
 }

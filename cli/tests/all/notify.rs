@@ -2,30 +2,30 @@
 
 use std::{fs, net::TcpListener};
 
-use crate::support::{Lab, receiver::Receiver, serving::Up, wait_for};
+use crate::support::{TestProject, receiver::Receiver, serving::Up, wait_for};
 use serde_json::json;
 
-/// A lab with a notifying workflow whose runs fail: no host reaches the floor.
-fn lab() -> Lab {
-    let lab = Lab::new("", "");
-    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+/// A project with a notifying workflow whose runs fail: no host reaches the floor.
+fn project() -> TestProject {
+    let project = TestProject::new("", "");
+    let workflow = fs::read_to_string(project.path("w.yaml")).unwrap();
     let notify =
         "notify:\n  - webhook: {target: pager}\n  - slack: {webhook: ops-channel, on: [recovered]}\n";
-    lab.write("w.yaml", &format!("{workflow}{notify}"));
-    lab.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
-    lab
+    project.write("w.yaml", &format!("{workflow}{notify}"));
+    project.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
+    project
 }
 
 #[test]
 fn a_test_message_is_delivered_or_the_error_reported() {
-    let lab = lab();
+    let project = project();
     let receiver = Receiver::start();
     let test = |channel: &str| {
-        let output = lab.burnin(&["notify", "test", channel, "--workflows", "."]);
+        let output = project.burnin(&["notify", "test", channel, "--workflows", "."]);
         let message = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         (output.status.code().unwrap(), message)
     };
-    let channel = |name: &str, text: &str| lab.write(&format!("data/channels/{name}"), text);
+    let channel = |name: &str, text: &str| project.write(&format!("data/channels/{name}"), text);
     let (exit, message) = test("pager");
     assert_eq!(exit, 64);
     for missing in
@@ -61,20 +61,23 @@ fn a_test_message_is_delivered_or_the_error_reported() {
         message.contains("no workflow in . uses a channel `unknown`; channels in use: ops-channel, pager"),
         "{message}"
     );
-    assert_eq!(lab.burnin(&["notify", "test", "pager", "--workflows", "nowhere"]).status.code(), Some(64));
+    assert_eq!(
+        project.burnin(&["notify", "test", "pager", "--workflows", "nowhere"]).status.code(),
+        Some(64)
+    );
 }
 
 #[test]
 fn a_failure_is_reported_if_the_earlier_failure_was_not_reported() {
-    let lab = lab();
+    let project = project();
     let receiver = Receiver::start();
-    let output = lab.burnin(&["run", "w.yaml"]);
+    let output = project.burnin(&["run", "w.yaml"]);
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
-    let before = lab.run();
-    let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
+    let before = project.run();
+    let mut command = project.command(&["up", "--port", "0", "--workflows", "."]);
     command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url).env("BURNIN_CHANNEL_PAGER_KEY", "a key");
     let up = Up::new(command);
-    wait_for("the notifier to start", || lab.data().join("notices/since.json").exists());
+    wait_for("the notifier to start", || project.data().join("notices/since.json").exists());
     let run = up.begin("lab", "night");
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
     wait_for("the notice", || !receiver.came().is_empty());
@@ -86,7 +89,7 @@ fn a_failure_is_reported_if_the_earlier_failure_was_not_reported() {
     // A second failure is not reported to a channel that received the first failure.
     let second = up.begin("lab", "second-night");
     up.follow(&second);
-    let mark = lab.data().join(format!("notices/{second}/ended.json"));
+    let mark = project.data().join(format!("notices/{second}/ended.json"));
     wait_for("the notices to be decided", || mark.exists());
     up.end("-TERM");
     assert_eq!(receiver.came().len(), 1);
@@ -94,11 +97,11 @@ fn a_failure_is_reported_if_the_earlier_failure_was_not_reported() {
 
 #[test]
 fn a_channel_without_an_address_is_an_error_at_each_notice() {
-    let lab = lab();
-    let up = Up::of(&lab);
+    let project = project();
+    let up = Up::of(&project);
     let run = up.begin("lab", "1");
     up.follow(&run);
-    let attempt = lab.data().join(format!("notices/{run}/webhook-pager/said-1.json"));
+    let attempt = project.data().join(format!("notices/{run}/webhook-pager/said-1.json"));
     wait_for("the first attempt", || attempt.exists());
     let logged = up.end("-TERM");
     let error = logged.lines().find(|line| line.contains("a notice cannot be sent")).unwrap_or_default();

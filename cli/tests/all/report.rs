@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::support::{Lab, json};
+use crate::support::{TestProject, json};
 
 /// Text that the output in each format must contain.
 const FORMS: [(&str, &str); 6] = [
@@ -92,44 +92,44 @@ fn every_format_of_a_comparison_has_its_exit_code() {
 
 #[test]
 fn every_format_of_a_run_is_written() {
-    let lab = Lab::new("", "");
-    let ran = json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
+    let project = TestProject::new("", "");
+    let ran = json(&project.burnin(&["run", "w.yaml", "--output", "json"]));
     let run = ran["run"].as_str().unwrap();
     for (form, expected) in FORMS {
-        let shown = lab.burnin(&["show", run, "--output", form]);
+        let shown = project.burnin(&["show", run, "--output", form]);
         assert_eq!(shown.status.code(), Some(0), "{form}");
         let expected = if form == "human" { "PASS" } else { expected };
         assert!(text(&shown).contains(expected) && text(&shown).contains(run), "{form}: {}", text(&shown));
     }
-    let page = text(&lab.burnin(&["show", run, "--output", "html"]));
+    let page = text(&project.burnin(&["show", run, "--output", "html"]));
     assert_eq!(page, std::fs::read_to_string(ran["report"].as_str().unwrap()).unwrap());
-    lab.assert_nothing_left();
+    project.assert_nothing_left();
 }
 
 #[test]
 fn a_benchmark_that_did_not_start_is_inconclusive_and_a_started_one_fails() {
-    let verdict = |lab: &Lab, more: &[&str]| {
+    let verdict = |project: &TestProject, more: &[&str]| {
         let mut arguments = vec!["run", "w.yaml", "--output", "json"];
         arguments.extend(more);
-        let ran = lab.burnin(&arguments);
+        let ran = project.burnin(&arguments);
         let run = json(&ran);
-        let shown = json(&lab.burnin(&["show", run["run"].as_str().unwrap(), "--output", "json"]));
-        lab.assert_nothing_left();
+        let shown = json(&project.burnin(&["show", run["run"].as_str().unwrap(), "--output", "json"]));
+        project.assert_nothing_left();
         (ran.status.code(), run["verdict"].clone(), shown.to_string())
     };
     // The image lacks this program.
-    let missing = Lab::new("", "");
+    let missing = TestProject::new("", "");
     let (code, word, shown) = verdict(&missing, &["--set", "benchmark.workload.collective=all_gather"]);
     assert_eq!((code, word), (Some(2), "inconclusive".into()), "{shown}");
     assert!(shown.contains("NOT_STARTED") && !shown.contains("JOB_FAILED"), "{shown}");
     // The program exists, but one of its libraries is missing.
-    let library = Lab::new(
+    let library = TestProject::new(
         "echo 'all_reduce_perf: error while loading shared libraries: libnccl.so.2' >&2; exit 127",
         "",
     );
     let (code, word, shown) = verdict(&library, &[]);
     assert_eq!((code, word), (Some(2), "inconclusive".into()), "{shown}");
-    let began = Lab::new("echo '# Using devices'; exit 127", "");
+    let began = TestProject::new("echo '# Using devices'; exit 127", "");
     let (code, word, shown) = verdict(&began, &[]);
     assert_eq!((code, word), (Some(1), "fail".into()), "{shown}");
 }

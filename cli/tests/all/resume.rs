@@ -1,18 +1,18 @@
 //! Kills a run at any point and resumes it: no build, cluster or job is repeated, no log is lost, and no process keeps running.
 
-use crate::support::{Lab, json, signal, wait_for};
+use crate::support::{TestProject, json, signal, wait_for};
 
 /// Kills the run when `until` returns true, and resumes it. `what` describes the condition.
-fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
-    let lab = Lab::new("sleep 0.3", "");
-    let mut run = lab.start();
-    wait_for(what, || until(&lab) || run.try_wait().unwrap().is_some());
+fn killed(what: &str, until: impl Fn(&TestProject) -> bool) {
+    let project = TestProject::new("sleep 0.3", "");
+    let mut run = project.start();
+    wait_for(what, || until(&project) || run.try_wait().unwrap().is_some());
     if run.try_wait().unwrap().is_none() {
         signal("-KILL", run.id());
     }
     run.wait().unwrap();
-    let before = lab.records();
-    let output = lab.burnin(&["run", "--resume", "--output", "json"]);
+    let before = project.records();
+    let output = project.burnin(&["run", "--resume", "--output", "json"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     if before == 0 {
         assert_eq!(output.status.code(), Some(64), "nothing was started: {stderr}");
@@ -27,19 +27,19 @@ fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
             "{what}: {document} {stderr}"
         );
     }
-    lab.assert_each_fact_once(1, what);
-    for (name, count) in lab.counts() {
+    project.assert_each_fact_once(1, what);
+    for (name, count) in project.counts() {
         assert_eq!(count, 1, "{what}: {name} was started {count} times");
     }
-    assert_eq!(lab.counts().len(), 4);
-    lab.assert_nothing_left();
+    assert_eq!(project.counts().len(), 4);
+    project.assert_nothing_left();
 }
 
 macro_rules! killed_after {
     ($($name:ident: $records:literal;)*) => {
         $(#[test]
         fn $name() {
-            killed(stringify!($name), |lab| lab.records() >= $records);
+            killed(stringify!($name), |project| project.records() >= $records);
         })*
     };
 }
@@ -60,45 +60,45 @@ killed_after! {
 
 #[test]
 fn a_kill_before_the_first_record_repeats_no_work() {
-    killed("the data folder", |lab| lab.data().join("locks").exists());
+    killed("the data folder", |project| project.data().join("locks").exists());
 }
 
 #[test]
 fn a_kill_during_the_build_repeats_no_work() {
-    killed("the build", |lab| lab.path("counts/builds").exists());
+    killed("the build", |project| project.path("counts/builds").exists());
 }
 
 #[test]
 fn a_kill_during_the_job_repeats_no_work() {
-    killed("a rank", |lab| lab.path("counts/rank-2").exists());
+    killed("a rank", |project| project.path("counts/rank-2").exists());
 }
 
 #[test]
 fn a_kill_during_the_collection_repeats_no_work() {
-    killed("a stored log", |lab| {
-        lab.records() >= 7 && lab.data().join("artefacts").join(lab.run()).join("logs").exists()
+    killed("a stored log", |project| {
+        project.records() >= 7 && project.data().join("artefacts").join(project.run()).join("logs").exists()
     });
 }
 
 #[test]
 fn a_run_without_its_hint_resumes() {
-    let lab = Lab::new("sleep 0.3", "");
-    let mut run = lab.start();
-    wait_for("a rank", || lab.path("counts/rank-1").exists());
+    let project = TestProject::new("sleep 0.3", "");
+    let mut run = project.start();
+    wait_for("a rank", || project.path("counts/rank-1").exists());
     signal("-KILL", run.id());
     run.wait().unwrap();
-    std::fs::remove_file(lab.data().join("open").join(lab.run())).unwrap();
-    let output = lab.burnin(&["run", "--resume", "--output", "json"]);
+    std::fs::remove_file(project.data().join("open").join(project.run())).unwrap();
+    let output = project.burnin(&["run", "--resume", "--output", "json"]);
     assert_eq!(json(&output)["verdict"], "pass");
-    assert_eq!(lab.burnin(&["run", "--resume"]).status.code(), Some(64), "no further unfinished run");
-    lab.assert_nothing_left();
+    assert_eq!(project.burnin(&["run", "--resume"]).status.code(), Some(64), "no further unfinished run");
+    project.assert_nothing_left();
 }
 
 /// Repeated kills at random moments.
 #[test]
 fn repeated_kills_cause_no_repeated_work() {
-    let lab = Lab::new("sleep 0.3", "");
-    let mut run = lab.start();
+    let project = TestProject::new("sleep 0.3", "");
+    let mut run = project.start();
     let mut pause = 40;
     for round in 0..200 {
         std::thread::sleep(std::time::Duration::from_millis(pause));
@@ -107,13 +107,13 @@ fn repeated_kills_cause_no_repeated_work() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             let done = ended.success() || (ended.code() == Some(64) && stderr.contains("no unfinished run"));
             assert!(done, "round {round}: {ended} {stderr}");
-            if lab.records() == 0 {
-                run = lab.start(); // the process was killed before its request
+            if project.records() == 0 {
+                run = project.start(); // the process was killed before its request
                 continue;
             }
-            lab.assert_each_fact_once(1, &format!("round {round}"));
-            assert!(lab.counts().iter().all(|(_, count)| *count == 1), "{:?}", lab.counts());
-            lab.assert_nothing_left();
+            project.assert_each_fact_once(1, &format!("round {round}"));
+            assert!(project.counts().iter().all(|(_, count)| *count == 1), "{:?}", project.counts());
+            project.assert_nothing_left();
             return;
         }
         signal("-KILL", run.id());
@@ -121,12 +121,12 @@ fn repeated_kills_cause_no_repeated_work() {
         // The pause grows with each round, because on a slow host a process needs more time before its first step.
         pause = 40 + (round * 37) % 400 + 5 * round;
         let arguments = ["run", "--resume", "--output", "json"];
-        run = lab
+        run = project
             .command(&arguments)
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())
             .spawn()
             .unwrap();
     }
-    panic!("timeout: the run has not ended after 200 rounds: {:?}", lab.story());
+    panic!("timeout: the run has not ended after 200 rounds: {:?}", project.entries());
 }

@@ -7,7 +7,7 @@ use std::{
     process::Output,
 };
 
-use crate::support::{Lab, serving::Up};
+use crate::support::{TestProject, serving::Up};
 use serde_json::{Value, json};
 
 fn text(bytes: &[u8]) -> String {
@@ -32,16 +32,16 @@ fn stages(stderr: &str) -> Vec<&str> {
 
 #[test]
 fn commands_on_a_server_behave_like_local_ones() {
-    let lab = Lab::new("", "");
-    let up = Up::of(&lab);
+    let project = TestProject::new("", "");
+    let up = Up::of(&project);
     let url = format!("http://{}", up.address);
-    let on_server = |arguments: &[&str]| ended(&lab.burnin(&[&["--server", &url], arguments].concat()));
+    let on_server = |arguments: &[&str]| ended(&project.burnin(&[&["--server", &url], arguments].concat()));
 
     let (status, shown, stderr) = on_server(&["run", "lab"]);
     assert_eq!(status, 0, "{stderr}");
     let run = stderr.strip_prefix("run ").and_then(|rest| rest.split_once(' ')).unwrap().0.to_owned();
     assert!(shown.contains("PASS") && shown.contains("16 B"), "{shown}");
-    let here = lab.burnin(&["run", "w.yaml"]);
+    let here = project.burnin(&["run", "w.yaml"]);
     let (status, shown_here, stderr_here) = ended(&here);
     assert_eq!((status, stages(&stderr)), (0, stages(&stderr_here)), "{stderr}\n{stderr_here}");
     // Plateau lines are ignored: the report omits them for a bandwidth below the printed precision.
@@ -73,7 +73,7 @@ fn commands_on_a_server_behave_like_local_ones() {
         &["logs", &run],
         &["logs", &run, log],
     ] {
-        assert_eq!(on_server(arguments), ended(&lab.burnin(arguments)), "{arguments:?}");
+        assert_eq!(on_server(arguments), ended(&project.burnin(arguments)), "{arguments:?}");
     }
     assert!(
         on_server(&["logs", &run, log]).1.contains("nThread"),
@@ -87,7 +87,7 @@ fn commands_on_a_server_behave_like_local_ones() {
         assert!(explained.1.contains(line), "{line}: {explained:?}");
     }
     let code = on_server(&["explain", "BELOW_FLOOR"]);
-    assert_eq!(code, ended(&lab.burnin(&["explain", "BELOW_FLOOR"])));
+    assert_eq!(code, ended(&project.burnin(&["explain", "BELOW_FLOOR"])));
 
     let pinned = on_server(&["baseline", "pin", &run, "--why", "repaired"]);
     assert_eq!((pinned.0, pinned.1), (0, format!("lab: {run} pinned\n")));
@@ -120,10 +120,11 @@ fn commands_on_a_server_behave_like_local_ones() {
 
 #[test]
 fn local_commands_ignore_a_server_of_the_environment() {
-    let lab = Lab::new("", "");
+    let project = TestProject::new("", "");
     let server = "http://127.0.0.1:9";
-    let with_variable =
-        |arguments: &[&str]| ended(&lab.command(arguments).env("BURNIN_SERVER", server).output().unwrap());
+    let with_variable = |arguments: &[&str]| {
+        ended(&project.command(arguments).env("BURNIN_SERVER", server).output().unwrap())
+    };
     for local in [&["check", "w.yaml"][..], &["plan", "w.yaml"], &["schema"], &["completions", "bash"]] {
         let (status, _, stderr) = with_variable(local);
         assert_eq!(status, 0, "{local:?}: {stderr}");
@@ -137,7 +138,7 @@ fn local_commands_ignore_a_server_of_the_environment() {
         let (status, _, stderr) = with_variable(unclear);
         assert!(status == expected && stderr.contains(message), "{unclear:?}: {status} {stderr}");
     }
-    let (status, _, stderr) = ended(&lab.burnin(&["--server", server, "check", "w.yaml"]));
+    let (status, _, stderr) = ended(&project.burnin(&["--server", server, "check", "w.yaml"]));
     assert!(status == 64 && stderr.contains("works on files"), "{status} {stderr}");
 }
 
@@ -145,11 +146,11 @@ fn local_commands_ignore_a_server_of_the_environment() {
 fn a_run_that_fails_on_a_server_has_the_stages_and_exit_code_of_a_local_run() {
     // One run has wrong data; in the other the benchmark does not start.
     for prelude in ["export BURNIN_FAULT=corrupt:1", "exit 7"] {
-        let lab = Lab::new(prelude, ", attempts: 1");
-        let up = Up::of(&lab);
+        let project = TestProject::new(prelude, ", attempts: 1");
+        let up = Up::of(&project);
         let url = format!("http://{}", up.address);
-        let (status, _, stderr) = ended(&lab.burnin(&["--server", &url, "run", "lab"]));
-        let (status_here, _, stderr_here) = ended(&lab.burnin(&["run", "w.yaml"]));
+        let (status, _, stderr) = ended(&project.burnin(&["--server", &url, "run", "lab"]));
+        let (status_here, _, stderr_here) = ended(&project.burnin(&["run", "w.yaml"]));
         assert_ne!(status, 0, "{prelude}\n{stderr}");
         assert_eq!(
             (status, stages(&stderr)),
@@ -162,16 +163,16 @@ fn a_run_that_fails_on_a_server_has_the_stages_and_exit_code_of_a_local_run() {
 
 #[test]
 fn tokens_are_neither_sent_unencrypted_nor_printed() {
-    let lab = Lab::new("", "");
-    let up = Up::of(&lab);
+    let project = TestProject::new("", "");
+    let up = Up::of(&project);
     let url = format!("http://{}", up.address);
     // Without the data folder of the server the command has no token.
-    let mut command = lab.command(&["--server", &url, "runs"]);
+    let mut command = project.command(&["--server", &url, "runs"]);
     let (status, _, stderr) =
         ended(&command.env("BURNIN_DATA", "elsewhere").args(["--data", "elsewhere"]).output().unwrap());
     assert!(status == 64 && stderr.contains("set BURNIN_TOKEN"), "{status} {stderr}");
     let (status, _, stderr) =
-        ended(&lab.command(&["--server", &url, "runs"]).env("BURNIN_TOKEN", "wrong").output().unwrap());
+        ended(&project.command(&["--server", &url, "runs"]).env("BURNIN_TOKEN", "wrong").output().unwrap());
     assert!(
         status == 64 && stderr.contains("set BURNIN_TOKEN") && !stderr.contains("wrong"),
         "{status} {stderr}"
@@ -179,7 +180,7 @@ fn tokens_are_neither_sent_unencrypted_nor_printed() {
     for (url, expected) in
         [("http://gateway.example", "unencrypted"), ("ftp://h", "expected https"), ("h:p", "expected https")]
     {
-        let (status, _, stderr) = ended(&lab.burnin(&["--server", url, "runs"]));
+        let (status, _, stderr) = ended(&project.burnin(&["--server", url, "runs"]));
         assert!(status == 64 && stderr.contains(expected), "{url}: {stderr}");
     }
     up.end("-TERM");
@@ -235,20 +236,22 @@ fn platform(server: &str, token: &str, valid: &'static str) -> String {
 
 #[test]
 fn expired_tokens_and_full_instances_do_not_interrupt_following_a_run() {
-    let lab = Lab::new("", "");
-    let up = Up::of(&lab);
+    let project = TestProject::new("", "");
+    let up = Up::of(&project);
     let port = up.address.rsplit_once(':').unwrap().1;
-    let header = fs::read_to_string(lab.data().join(format!("host/up/{port}.header"))).unwrap();
+    let header = fs::read_to_string(project.data().join(format!("host/up/{port}.header"))).unwrap();
     let url = platform(&up.address, header.trim().rsplit_once(' ').unwrap().1, "renewed");
-    let command = |arguments: &[&str]| lab.command(&[&["--server", &url], arguments].concat());
+    let command = |arguments: &[&str]| project.command(&[&["--server", &url], arguments].concat());
 
     let renewing = "echo called >> renewals; echo renewed";
     let mut run = command(&["run", "lab"]);
-    run.env("BURNIN_TOKEN", "expired").env("BURNIN_TOKEN_COMMAND", renewing).current_dir(lab.folder.path());
+    run.env("BURNIN_TOKEN", "expired")
+        .env("BURNIN_TOKEN_COMMAND", renewing)
+        .current_dir(project.folder.path());
     let (status, shown, stderr) = ended(&run.output().unwrap());
     assert!(status == 0 && shown.contains("PASS"), "{status} {shown} {stderr}");
     assert_eq!(
-        fs::read_to_string(lab.path("renewals")).unwrap(),
+        fs::read_to_string(project.path("renewals")).unwrap(),
         "called\n",
         "a token is used until it is refused"
     );

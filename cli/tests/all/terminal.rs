@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use crate::support::Lab;
+use crate::support::TestProject;
 
 /// Widths in columns; `None` is a pipe.
 const WIDTHS: [Option<usize>; 4] = [Some(60), Some(80), Some(120), None];
@@ -97,16 +97,16 @@ fn plans_fit_the_terminal() {
 
 #[test]
 fn runs_and_their_reports_fit_the_terminal() {
-    let lab = Lab::new("", "");
-    assert!(lab.burnin(&["run", "w.yaml", "-q"]).status.success());
-    let run = lab.run();
+    let project = TestProject::new("", "");
+    assert!(project.burnin(&["run", "w.yaml", "-q"]).status.success());
+    let run = project.run();
     // Ids, times and measurements differ in each run.
     let digits =
         |text: &str| -> String { text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect() };
     let plain = |text: String| digits(&text.replace(&run, "lab-00000000"));
-    compared("runs", || lab.command(&["runs"]), plain);
+    compared("runs", || project.command(&["runs"]), plain);
     for width in WIDTHS {
-        let text = shown(lab.command(&["show", &run]), width);
+        let text = shown(project.command(&["show", &run]), width);
         fits(&text, width);
         assert!(text.contains("\nPASS  ") && !text.contains("Next:"), "{text}");
     }
@@ -131,13 +131,16 @@ fn a_plan_prints_the_submission_of_each_check() {
 
 #[test]
 fn completions_list_runs_workflows_and_checks() {
-    let lab = Lab::new("", "");
-    assert!(lab.burnin(&["run", "w.yaml", "-q"]).status.success());
-    let run = lab.run();
-    lab.write("workflows/nightly.yaml", "name: nightly\n");
+    let project = TestProject::new("", "");
+    assert!(project.burnin(&["run", "w.yaml", "-q"]).status.success());
+    let run = project.run();
+    project.write("workflows/nightly.yaml", "name: nightly\n");
     let complete = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
-        command.current_dir(lab.folder.path()).env("BURNIN_DATA", lab.data()).env("BURNIN_COMPLETE", "bash");
+        command
+            .current_dir(project.folder.path())
+            .env("BURNIN_DATA", project.data())
+            .env("BURNIN_COMPLETE", "bash");
         command.env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string()).env("_CLAP_IFS", "\n");
         let output = command.arg("--").args(words).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -148,26 +151,26 @@ fn completions_list_runs_workflows_and_checks() {
     assert!(complete(&["burnin", "run", ""]).lines().any(|word| word == "workflows/nightly.yaml"));
     let names = complete(&["burnin", "runs", "--workflow", ""]);
     assert_eq!(names.lines().collect::<Vec<_>>(), ["lab", "nightly"]);
-    let script = String::from_utf8(lab.burnin(&["completions", "zsh"]).stdout).unwrap();
+    let script = String::from_utf8(project.burnin(&["completions", "zsh"]).stdout).unwrap();
     assert!(script.contains("BURNIN_COMPLETE") && script.contains("#compdef burnin"), "{script}");
 }
 
 #[test]
 fn followed_logs_show_a_running_job_until_the_run_is_closed() {
     // Rank 0 prints its table, and the job continues for up to 1 s.
-    let lab = Lab::new("sleep 1", "");
-    let mut run = lab.start();
-    crate::support::wait_for("the run to exist", || lab.records() > 0);
-    let followed = lab.burnin(&["logs", "latest", "--follow"]);
+    let project = TestProject::new("sleep 1", "");
+    let mut run = project.start();
+    crate::support::wait_for("the run to exist", || project.records() > 0);
+    let followed = project.burnin(&["logs", "latest", "--follow"]);
     let text = String::from_utf8(followed.stdout).unwrap();
     assert_eq!(followed.status.code(), Some(0), "{}", String::from_utf8_lossy(&followed.stderr));
     assert!(text.contains("==> 1/node-0.log <==\n"), "{text}");
     assert_eq!(text.matches("Avg bus bandwidth").count(), 1, "every line is printed once: {text}");
     assert!(run.wait().unwrap().success());
     // The output for a closed run is the same, and the command ends.
-    let again = lab.burnin(&["logs", "latest", "--follow"]);
+    let again = project.burnin(&["logs", "latest", "--follow"]);
     assert!(String::from_utf8(again.stdout).unwrap().contains("Avg bus bandwidth"));
-    let unknown = lab.burnin(&["logs", "latest", "--check", "memory"]);
+    let unknown = project.burnin(&["logs", "latest", "--check", "memory"]);
     assert_eq!(unknown.status.code(), Some(64));
     let stderr = String::from_utf8(unknown.stderr).unwrap();
     assert!(stderr.contains("no check `memory`: it has a single benchmark"), "{stderr}");
@@ -175,17 +178,18 @@ fn followed_logs_show_a_running_job_until_the_run_is_closed() {
 
 #[test]
 fn a_cancelled_run_names_the_user_who_cancelled_it() {
-    let lab = Lab::new("sleep 60", "");
-    let mut run = lab.start();
-    crate::support::wait_for("the job to start", || lab.path("counts/rank-0").exists());
-    let cancelled = lab.command(&["cancel", "latest", "--reason", "wrong image"]).env("USER", "ada").output();
+    let project = TestProject::new("sleep 60", "");
+    let mut run = project.start();
+    crate::support::wait_for("the job to start", || project.path("counts/rank-0").exists());
+    let cancelled =
+        project.command(&["cancel", "latest", "--reason", "wrong image"]).env("USER", "ada").output();
     assert!(cancelled.unwrap().status.success());
     assert_eq!(run.wait().unwrap().code(), Some(4));
-    let text = shown(lab.command(&["show", "latest"]), None);
+    let text = shown(project.command(&["show", "latest"]), None);
     assert!(
         text.contains("CANCELLED") && text.contains("cancelled by ada") && text.contains("wrong image"),
         "{text}"
     );
     assert!(!text.contains("abandoned") && !text.contains("heard"), "{text}");
-    lab.assert_nothing_left();
+    project.assert_nothing_left();
 }

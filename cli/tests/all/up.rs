@@ -2,7 +2,7 @@
 
 use std::{fs, io::BufRead, net::TcpStream, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use crate::support::{Lab, receiver::Receiver, serving::Up, wait_for};
+use crate::support::{TestProject, receiver::Receiver, serving::Up, wait_for};
 use serde_json::{Value, json};
 
 #[test]
@@ -13,8 +13,8 @@ fn the_quickstart_requested_over_http_passes() {
     command.arg("--data").arg(folder.path()).args(["up", "--port", "0", "--workflows"]).arg(workflows);
     let up = Up::new(command);
     let run = up.begin("quickstart", "first");
-    let story = up.follow(&run);
-    assert_eq!((story.len(), story.last().map(String::as_str)), (22, Some("closed")), "{story:?}");
+    let entries = up.follow(&run);
+    assert_eq!((entries.len(), entries.last().map(String::as_str)), (22, Some("closed")), "{entries:?}");
     let shown = up.get(&format!("/api/v1/runs/{run}"));
     assert_eq!((&shown["verdict"], &shown["conclusion"]), (&json!("pass"), &json!("completed")), "{shown}");
     assert_eq!(up.begin("quickstart", "first"), run, "the same key returns the same run");
@@ -113,10 +113,10 @@ fn a_push_is_validated_with_the_pushed_commit() {
 
 #[test]
 fn only_the_user_who_started_the_server_is_admitted() {
-    let lab = Lab::new("", "");
-    let up = Up::of(&lab);
+    let project = TestProject::new("", "");
+    let up = Up::of(&project);
     let port = up.address.rsplit_once(':').unwrap().1;
-    let folder = lab.data().join("host/up");
+    let folder = project.data().join("host/up");
     let (header, link) = (folder.join(format!("{port}.header")), folder.join(format!("{port}.link")));
     for (path, expected) in [(&folder, 0o700), (&header, 0o600), (&link, 0o600)] {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, expected, "{}", path.display());
@@ -131,7 +131,7 @@ fn only_the_user_who_started_the_server_is_admitted() {
         }
         assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
     }
-    assert!(!lab.data().join("parked").exists(), "no part of the request is stored");
+    assert!(!project.data().join("parked").exists(), "no part of the request is stored");
     // `curl -H @FILE` sends the header with this line end.
     let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
     assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
@@ -149,14 +149,14 @@ fn only_the_user_who_started_the_server_is_admitted() {
 
 #[test]
 fn idle_connections_do_not_block_others() {
-    let lab = Lab::new("", "");
+    let project = TestProject::new("", "");
     let mut command = Command::new("bash");
-    let program = lab.command(&["up", "--port", "0", "--workflows", "."]);
+    let program = project.command(&["up", "--port", "0", "--workflows", "."]);
     command
         .args(["-c", r#"ulimit -n 64; exec "$@""#, "bash"])
         .arg(program.get_program())
         .args(program.get_args());
-    command.current_dir(lab.folder.path());
+    command.current_dir(project.folder.path());
     let up = Up::new(command);
     let held: Vec<_> = (0..150).map(|_| TcpStream::connect(&up.address).unwrap()).collect();
     for _ in 0..3 {
@@ -170,8 +170,8 @@ fn idle_connections_do_not_block_others() {
 
 #[test]
 fn a_pinned_run_is_used_for_verdicts_and_can_be_unpinned() {
-    let lab = Lab::new("", "");
-    let up = Up::of(&lab);
+    let project = TestProject::new("", "");
+    let up = Up::of(&project);
     let json = "Content-Type: application/json\r\n";
     let ask = |method: &str, query: &str, body: &str| {
         let (status, body) = up.ask(method, &format!("/api/v1/baselines/lab{query}"), json, body);
@@ -179,10 +179,10 @@ fn a_pinned_run_is_used_for_verdicts_and_can_be_unpinned() {
     };
     let first = up.begin("lab", "first");
     up.follow(&first);
-    let wish = json!({"run": first, "why": "after the repair"}).to_string();
-    let (status, pinned) = ask("PUT", "", &wish);
+    let request = json!({"run": first, "why": "after the repair"}).to_string();
+    let (status, pinned) = ask("PUT", "", &request);
     assert_eq!((status, &pinned["pin"]["run"]), (200, &json!(first)), "{pinned}");
-    assert_eq!(ask("PUT", "", &wish), (200, pinned.clone()), "repeating the pin has no effect");
+    assert_eq!(ask("PUT", "", &request), (200, pinned.clone()), "repeating the pin has no effect");
     assert_eq!(up.get("/api/v1/baselines")["workflows"], json!([pinned]));
     let (status, refused) = ask("PUT", "", &json!({"run": first, "source": "learned"}).to_string());
     let why = refused["detail"].as_str().unwrap();
@@ -190,7 +190,8 @@ fn a_pinned_run_is_used_for_verdicts_and_can_be_unpinned() {
 
     let second = up.begin("lab", "second");
     up.follow(&second);
-    let verdict = fs::read(lab.data().join(format!("artefacts/{second}/verdict/1/verdict.json"))).unwrap();
+    let verdict =
+        fs::read(project.data().join(format!("artefacts/{second}/verdict/1/verdict.json"))).unwrap();
     let verdict: Value = serde_json::from_slice(&verdict).unwrap();
     assert_eq!((&verdict["pin"]["run"], &verdict["pin"]["number"]), (&json!(first), &json!(1)), "{verdict}");
     let reasons = verdict["reasons"].as_array().unwrap();
@@ -199,7 +200,7 @@ fn a_pinned_run_is_used_for_verdicts_and_can_be_unpinned() {
 
     // The command line executes the same operations on the same folder.
     let command = |arguments: &[&str]| {
-        let output = lab.burnin(arguments);
+        let output = project.burnin(arguments);
         let printed = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap(), String::from_utf8(printed).unwrap())
     };
@@ -227,53 +228,53 @@ fn a_pinned_run_is_used_for_verdicts_and_can_be_unpinned() {
 
 #[test]
 fn a_killed_server_resumes_its_runs() {
-    let lab = Lab::new("sleep 0.3", "");
-    let up = Up::of(&lab);
+    let project = TestProject::new("sleep 0.3", "");
+    let up = Up::of(&project);
     let run = up.begin("lab", "k");
-    wait_for("a rank", || lab.path("counts/rank-2").exists());
+    wait_for("a rank", || project.path("counts/rank-2").exists());
     up.end("-KILL");
-    let up = Up::of(&lab);
+    let up = Up::of(&project);
     assert_eq!(up.begin("lab", "k"), run);
     up.follow(&run);
-    lab.assert_each_fact_once(1, "a killed server");
+    project.assert_each_fact_once(1, "a killed server");
     assert_eq!(up.get(&format!("/api/v1/runs/{run}"))["verdict"], "pass");
-    for (name, count) in lab.counts() {
+    for (name, count) in project.counts() {
         assert_eq!(count, 1, "{name} was started {count} times");
     }
     let stderr = up.end("-INT");
     assert!(stderr.contains(&format!("resuming {run}")), "{stderr}");
-    lab.assert_nothing_left();
+    project.assert_nothing_left();
 }
 
 #[test]
 fn a_request_survives_the_process_that_accepted_it() {
-    let lab = Lab::new("", "");
+    let project = TestProject::new("", "");
     // The server was killed between the request and its first record: only the request exists.
-    let up = Up::of(&lab);
+    let up = Up::of(&project);
     let run = up.begin("lab", "k");
     up.end("-KILL");
-    fs::remove_dir_all(lab.data().join("ledger")).unwrap();
-    fs::remove_dir_all(lab.data().join("open")).unwrap();
-    let hint = lab.data().join("requests/open");
+    fs::remove_dir_all(project.data().join("ledger")).unwrap();
+    fs::remove_dir_all(project.data().join("open")).unwrap();
+    let hint = project.data().join("requests/open");
     fs::create_dir_all(&hint).unwrap();
     let request =
-        fs::read_dir(lab.data().join("requests")).unwrap().flatten().find(|entry| entry.path().is_file());
+        fs::read_dir(project.data().join("requests")).unwrap().flatten().find(|entry| entry.path().is_file());
     let request = request.unwrap().file_name().into_string().unwrap();
     fs::write(hint.join(&run), format!("requests/{request}")).unwrap();
-    let up = Up::of(&lab);
-    wait_for("the request to be published again", || lab.records() > 0);
+    let up = Up::of(&project);
+    wait_for("the request to be published again", || project.records() > 0);
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
     up.end("-TERM");
-    lab.assert_nothing_left();
+    project.assert_nothing_left();
 }
 
 #[test]
 fn a_run_driven_by_another_process_is_cancelled_through_the_ledger() {
-    let lab = Lab::new("sleep 30", "");
-    let driving = lab.start();
-    wait_for("a rank", || lab.path("counts/rank-2").exists());
-    let up = Up::of(&lab);
-    let run = lab.run();
+    let project = TestProject::new("sleep 30", "");
+    let driving = project.start();
+    wait_for("a rank", || project.path("counts/rank-2").exists());
+    let up = Up::of(&project);
+    let run = project.run();
     let cancel = format!("/api/v1/runs/{run}/cancel");
     let (status, body) =
         up.ask("POST", &cancel, "Content-Type: application/json\r\n", r#"{"reason":"enough"}"#);
@@ -281,25 +282,25 @@ fn a_run_driven_by_another_process_is_cancelled_through_the_ledger() {
     let output = driving.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
-    for (name, count) in lab.counts() {
+    for (name, count) in project.counts() {
         assert_eq!(count, 1, "{name} was started {count} times");
     }
     up.end("-TERM");
-    lab.assert_nothing_left();
+    project.assert_nothing_left();
 }
 
 #[test]
 fn wrong_usage_is_reported_before_anything_is_created() {
-    let lab = Lab::new("", "");
-    let output = lab.burnin(&["up", "--workflows", "nowhere"]);
+    let project = TestProject::new("", "");
+    let output = project.burnin(&["up", "--workflows", "nowhere"]);
     assert_eq!(output.status.code(), Some(64));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--workflows: folder nowhere does not exist"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let output = lab.burnin(&["up", "--workflows", ".", "--port", &port]);
+    let output = project.burnin(&["up", "--workflows", ".", "--port", &port]);
     assert_eq!(output.status.code(), Some(64));
     let output =
-        lab.command(&["up", "--workflows", "."]).env("BURNIN_GITHUB_SECRETS", "short").output().unwrap();
+        project.command(&["up", "--workflows", "."]).env("BURNIN_GITHUB_SECRETS", "short").output().unwrap();
     assert_eq!(output.status.code(), Some(64));
     assert!(
         String::from_utf8_lossy(&output.stderr)
@@ -309,23 +310,23 @@ fn wrong_usage_is_reported_before_anything_is_created() {
 
 #[test]
 fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
-    let lab = Lab::new("", "");
-    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let project = TestProject::new("", "");
+    let workflow = fs::read_to_string(project.path("w.yaml")).unwrap();
     // Served from a separate folder, because the lab's folder also contains .yaml files that are not workflows.
-    fs::create_dir(lab.path("nightly")).unwrap();
+    fs::create_dir(project.path("nightly")).unwrap();
     let nightly = |zone: &str| {
         let on = format!("on:\n  schedule: [{{cron: 30 2 * * *, zone: {zone}}}]\n  validated_every: 26h\n");
         let notify = "notify: [{slack: {webhook: ops-channel}}]\n";
         let text =
             workflow.replace("image.yaml", "../image.yaml").replace("source: build", "source: ../build");
-        lab.write(
+        project.write(
             "nightly/lab.yaml",
             &format!("{}{on}{notify}", text.replace("criteria.yaml", "../criteria.yaml")),
         );
     };
     nightly("Europe/Zurch");
-    lab.write("nightly/bad.yaml", "name: bad\n");
-    let up = || Up::new(lab.command(&["up", "--port", "0", "--workflows", "nightly"]));
+    project.write("nightly/bad.yaml", "name: bad\n");
+    let up = || Up::new(project.command(&["up", "--port", "0", "--workflows", "nightly"]));
     let server = up();
     let (_, page) = server.ask("GET", "/", "", "");
     for text in
@@ -377,11 +378,11 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
 
 #[test]
 fn a_plan_lists_triggers_and_notifications() {
-    let lab = Lab::new("", "");
-    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let project = TestProject::new("", "");
+    let workflow = fs::read_to_string(project.path("w.yaml")).unwrap();
     let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\n  cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*'}]\nparameters: [limits.job]\nnotify: [{github: {check: true}}, {slack: {webhook: gpu-cluster, on: [failed, recovered]}}, {webhook: {target: pager}}]\n";
-    lab.write("w.yaml", &format!("{workflow}{on}"));
-    let output = lab.burnin(&["plan", "w.yaml"]);
+    project.write("w.yaml", &format!("{workflow}{on}"));
+    let output = project.burnin(&["plan", "w.yaml"]);
     let stdout = String::from_utf8(output.stdout).unwrap();
     for line in [
         "Starts automatically: pushes to acme/images, main, v*.\n",
@@ -395,8 +396,8 @@ fn a_plan_lists_triggers_and_notifications() {
     ] {
         assert!(stdout.contains(line), "{line}: {stdout}");
     }
-    lab.write("w.yaml", &format!("{workflow}{}", on.replace("30 2 * * *", "30 26 * * *")));
-    let output = lab.burnin(&["check", "w.yaml"]);
+    project.write("w.yaml", &format!("{workflow}{}", on.replace("30 2 * * *", "30 26 * * *")));
+    let output = project.burnin(&["check", "w.yaml"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(64));
     assert!(stderr.contains("on.schedule[0].cron: the hour, `26`, is not 0 to 23"), "{stderr}");
@@ -404,24 +405,24 @@ fn a_plan_lists_triggers_and_notifications() {
 
 #[test]
 fn a_failure_and_its_recovery_are_each_notified_once() {
-    let lab = Lab::new("", "");
+    let project = TestProject::new("", "");
     let receiver = Receiver::start();
-    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
-    lab.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager}}\n"));
+    let workflow = fs::read_to_string(project.path("w.yaml")).unwrap();
+    project.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager}}\n"));
     // No machine reaches this floor.
-    lab.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
+    project.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
     let up = || {
-        let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
+        let mut command = project.command(&["up", "--port", "0", "--workflows", "."]);
         command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url);
         command.env("BURNIN_CHANNEL_PAGER_KEY", "a key of the receiver");
         Up::new(command)
     };
-    let decided = |run: &str| lab.data().join("notices").join(run).join("ended.json").exists();
+    let decided = |run: &str| project.data().join("notices").join(run).join("ended.json").exists();
     let server = up();
     let mut runs = Vec::new();
     for (number, expected) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
         if number == 3 {
-            lab.write("criteria.yaml", "name: any\ndata_only: true\n");
+            project.write("criteria.yaml", "name: any\ndata_only: true\n");
         }
         let run = server.begin("lab", &number.to_string());
         assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
@@ -450,26 +451,26 @@ fn a_failure_and_its_recovery_are_each_notified_once() {
         head.contains(&format!("idempotency-key: {id}\r\n")) && head.contains("x-burnin-signature: v1="),
         "{head}"
     );
-    lab.assert_nothing_left();
+    project.assert_nothing_left();
 }
 
 #[test]
 fn a_host_without_certificates_performs_all_tasks_except_notices() {
-    let lab = Lab::new("", "");
+    let project = TestProject::new("", "");
     let receiver = Receiver::start();
-    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
-    lab.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager, on: [broken]}}\n"));
-    lab.write(
+    let workflow = fs::read_to_string(project.path("w.yaml")).unwrap();
+    project.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager, on: [broken]}}\n"));
+    project.write(
         "image.yaml",
         "steps: [{name: bash, script: exit 1}]\noptions: {substitutionOption: ALLOW_LOOSE}\n",
     );
-    let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
+    let mut command = project.command(&["up", "--port", "0", "--workflows", "."]);
     command.env("SSL_CERT_FILE", "/nonexistent").env("SSL_CERT_DIR", "/nonexistent");
     command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url).env("BURNIN_CHANNEL_PAGER_KEY", "k");
     let server = Up::new(command);
     let run = server.begin("lab", "1");
     assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
-    let attempt = lab.data().join("notices").join(&run).join("webhook-pager/said-1.json");
+    let attempt = project.data().join("notices").join(&run).join("webhook-pager/said-1.json");
     wait_for("the first attempt to fail", || attempt.exists());
     server.end("-TERM");
     let why = fs::read_to_string(attempt).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::Lab;
+use crate::support::TestProject;
 use serde_json::Value;
 
 /// `tests/data/folders/VERSION.tar.gz`: one run of `workflows/quickstart.yaml` by that version, without the programs of its image. A
@@ -11,15 +11,16 @@ const RUN: &str = "quickstart-1fafc338";
 
 #[test]
 fn a_data_folder_of_an_earlier_version_is_read_and_extended() {
-    let lab = Lab::new("", "");
-    fs::create_dir_all(lab.data()).unwrap();
+    let project = TestProject::new("", "");
+    fs::create_dir_all(project.data()).unwrap();
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/folders");
     let archive = folders.join("0.1.0.tar.gz");
-    let unpacked = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(lab.data()).status().unwrap();
+    let unpacked =
+        Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(project.data()).status().unwrap();
     assert!(unpacked.success());
 
     let json = |arguments: &[&str]| -> Value {
-        let output = lab.burnin(arguments);
+        let output = project.burnin(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     };
@@ -39,13 +40,13 @@ fn a_data_folder_of_an_earlier_version_is_read_and_extended() {
         &["replay", RUN],
         &["handover", RUN],
     ] {
-        let output = lab.burnin(arguments);
+        let output = project.burnin(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}: {error}");
     }
 
     // The warehouse contains the rows of the old and of the new run.
-    assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
+    assert_eq!(project.burnin(&["run", "w.yaml"]).status.code(), Some(0));
     let runs = json(&["runs", "--output", "json"]);
     assert_eq!(runs["runs"].as_array().unwrap().len(), 2, "{runs}");
 }

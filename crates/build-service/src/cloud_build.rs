@@ -38,7 +38,7 @@ use crate::{
 };
 use client::CloudBuildClient;
 use submissions::{Submissions, Submitted, Timing};
-use translate::{Frame, translate};
+use translate::{BuildContext, translate};
 
 /// Maximum number of a build's files that are copied at the same time: the copies happen within one request.
 const COPIES: usize = 8;
@@ -213,7 +213,7 @@ impl Builds for CloudBuilds {
         let submitted = self.submissions.submit(key, |claim| {
             // A folder per claim: a build presumed lost must not overwrite another build's files.
             let folder = format!("{}/{claim}", journal::folder(key));
-            let frame = Frame {
+            let context = BuildContext {
                 limit: timeout,
                 bucket: &self.bucket,
                 source,
@@ -222,23 +222,23 @@ impl Builds for CloudBuilds {
                 log_bucket: self.logs.as_ref().map_or(&self.bucket, |logs| &logs.name),
                 account: self.account.as_deref(),
             };
-            translate(build, &frame).map_err(|problems| {
+            translate(build, &context).map_err(|problems| {
                 let list: Vec<_> = problems.iter().map(ToString::to_string).collect();
                 PortError::Permanent(Failure::new(Class::Input, "CONFIG", list.join("\n")))
             })
         });
         Ok(match submitted.await? {
             Submitted::Build(build) => self.submissions.client().name(&build.id),
-            Submitted::Cancelled => tags::wish(key),
+            Submitted::Cancelled => tags::key_tag(key),
         })
     }
 
     async fn poll(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
-        let survey = self.submissions.survey(key).await?;
-        let Some(build) = survey.build else {
-            return Ok(if survey.pending {
+        let submissions = self.submissions.submissions(key).await?;
+        let Some(build) = submissions.build else {
+            return Ok(if submissions.pending {
                 Some(BuildPhase::Running)
-            } else if survey.cancelled {
+            } else if submissions.cancelled {
                 let why = "cancelled before it started";
                 Some(BuildPhase::Failed(Failure::new(Class::Cancelled, BuildStatus::Cancelled.as_str(), why)))
             } else {

@@ -142,14 +142,14 @@ impl Builds for LocalBuilds {
             BuildState::Ended(outcome) => Ok(Some(BuildPhase::Failed(self.failed(&name, &outcome)))),
             BuildState::Lost => {
                 let builds = self.builds.clone();
-                let buried = tokio::task::spawn_blocking(move || {
-                    builds.bury(
+                let recorded = tokio::task::spawn_blocking(move || {
+                    builds.record_end(
                         &name,
                         BuildStatus::InternalError,
                         "the build's supervisor ended before it recorded a result",
                     )
                 });
-                buried.await.map_err(PortError::transient)?.map_err(PortError::transient)?;
+                recorded.await.map_err(PortError::transient)?.map_err(PortError::transient)?;
                 Ok(Some(BuildPhase::Running)) // the next poll reads the recorded result
             }
         }

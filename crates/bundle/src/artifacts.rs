@@ -109,11 +109,11 @@ impl Checker<'_> {
         })
     }
 
-    fn is(&self, name: &str, sha256: &str, says: &str) -> Result<(), BundleError> {
+    fn is(&self, name: &str, sha256: &str, source: &str) -> Result<(), BundleError> {
         match self.digests.get(name) {
             Some(found) if found.sha256 == sha256 => Ok(()),
-            Some(_) => Err(changed(name, &format!("its digest differs from the one in {says}"))),
-            None => Err(changed(name, &format!("it is missing, but {says} names it"))),
+            Some(_) => Err(changed(name, &format!("its digest differs from the one in {source}"))),
+            None => Err(changed(name, &format!("it is missing, but {source} names it"))),
         }
     }
 }

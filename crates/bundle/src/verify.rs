@@ -31,7 +31,7 @@ pub enum InvalidBundle {
     Signature,
     /// The key of the signature is not the trusted one.
     #[error("the bundle is signed with the key {0}, not with the trusted key")]
-    Stranger(String),
+    OtherKey(String),
     /// A file differs from the signed list.
     #[error("{name}: {why}")]
     File {
@@ -208,7 +208,7 @@ fn signed(
     let signature = signature.ok_or(InvalidBundle::Signature)?;
     key.verify_strict(body, &signature).map_err(|_| InvalidBundle::Signature)?;
     match trusted {
-        Some(trusted) if trusted.0 != key => Err(InvalidBundle::Stranger(contents.key.clone())),
+        Some(trusted) if trusted.0 != key => Err(InvalidBundle::OtherKey(contents.key.clone())),
         _ => Ok(()),
     }
 }

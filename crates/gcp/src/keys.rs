@@ -16,7 +16,7 @@ pub const GOOGLE: &str = "https://www.googleapis.com/oauth2/v3/certs";
 
 /// Minimum interval between fetches caused by unknown key ids.
 const PAUSE: Span = Span::from_secs(60);
-/// Validity of keys if the response states none, and maximum validity.
+/// Default validity of keys, for a response that does not state it, and maximum validity.
 const UNTOLD: Duration = Duration::from_secs(300);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! Google Cloud adapters for the ports of `service` and `ledger`, and the main program of services on Cloud
 //! Run.
 //!
-//! A service's `main` states its name and builds its handler from a [`Wiring`]; [`program::run`] runs the service.
+//! A service's `main` states its name and builds its handler from a [`ServiceContext`]; [`program::run`] runs the service.
 
 pub mod auth;
 pub mod environment;
@@ -14,4 +14,4 @@ pub mod pull;
 pub mod storage;
 
 pub use environment::{Local, Platform, StorageLocation};
-pub use program::{Parts, Unfit, Wiring, ended, run, run_with_routes};
+pub use program::{Parts, ServiceContext, Unfit, ended, run, run_with_routes};

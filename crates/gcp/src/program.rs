@@ -29,7 +29,7 @@ use crate::{
 const USAGE: u8 = 64;
 
 /// Dependencies of a service other than its own configuration.
-pub struct Wiring {
+pub struct ServiceContext {
     pub bus: Arc<dyn Bus>,
     pub clock: Arc<dyn Clock>,
     pub storage_emulator: Option<Emulator>,
@@ -44,13 +44,13 @@ pub struct Parts {
     /// Store for unreadable events.
     pub parking: Arc<dyn Store>,
     /// Tasks that a scheduler starts at `/chores/{name}`.
-    pub chores: Vec<Arc<dyn PeriodicTask>>,
+    pub periodic_tasks: Vec<Arc<dyn PeriodicTask>>,
 }
 
 /// Reason why a service cannot start.
 pub type Unfit = Box<dyn Error + Send + Sync>;
 
-impl Wiring {
+impl ServiceContext {
     /// Opens the store at a location.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Wiring {
     /// The parts of a service that consists of one worker.
     pub fn worker(&self, worker: impl Worker, takes: &[&'static str], parking: Arc<dyn Store>) -> Parts {
         let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
-        Parts { takes: takes.to_vec(), handler: Arc::new(handler), parking, chores: Vec::new() }
+        Parts { takes: takes.to_vec(), handler: Arc::new(handler), parking, periodic_tasks: Vec::new() }
     }
 }
 
@@ -80,9 +80,9 @@ pub fn run<C>(
     name: &'static str,
     version: &'static str,
     read: impl FnOnce(&mut VariableReader) -> Option<C>,
-    build: impl FnOnce(C, &Wiring) -> Result<Parts, Unfit>,
+    build: impl FnOnce(C, &ServiceContext) -> Result<Parts, Unfit>,
 ) -> ExitCode {
-    run_with_routes(name, version, read, |config, wiring| Ok((build(config, wiring)?, Routes::default())))
+    run_with_routes(name, version, read, |config, context| Ok((build(config, context)?, Routes::default())))
 }
 
 /// Runs a service with further routes until a stop signal.
@@ -90,7 +90,7 @@ pub fn run_with_routes<C>(
     name: &'static str,
     version: &'static str,
     read: impl FnOnce(&mut VariableReader) -> Option<C>,
-    build: impl FnOnce(C, &Wiring) -> Result<(Parts, Routes), Unfit>,
+    build: impl FnOnce(C, &ServiceContext) -> Result<(Parts, Routes), Unfit>,
 ) -> ExitCode {
     let mut env = VariableReader::from_env();
     let (platform, config) = (Platform::read(&mut env), read(&mut env));
@@ -104,9 +104,9 @@ pub fn run_with_routes<C>(
     // Google's clients and Burnin's HTTP client have different TLS providers; the first installed one is used.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let served = runtime
-        .map_err(Unfit::from)
-        .and_then(|runtime| runtime.block_on(live(name, version, platform, |wiring| build(config, wiring))));
+    let served = runtime.map_err(Unfit::from).and_then(|runtime| {
+        runtime.block_on(live(name, version, platform, |context| build(config, context)))
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -137,21 +137,21 @@ async fn live(
     name: &'static str,
     version: &'static str,
     platform: Platform,
-    build: impl FnOnce(&Wiring) -> Result<(Parts, Routes), Unfit>,
+    build: impl FnOnce(&ServiceContext) -> Result<(Parts, Routes), Unfit>,
 ) -> Result<(), Unfit> {
     let telemetry = Arc::new(otlp::start(name, version, &platform)?);
     let bus =
         PubSub::connect(&platform.project, &platform.topics, platform.pubsub_emulator.as_deref()).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let wiring = Wiring {
+    let context = ServiceContext {
         bus: Arc::new(bus),
         clock: Arc::clone(&clock),
         storage_emulator: platform.storage_emulator,
         bigquery_emulator: platform.bigquery_emulator,
     };
-    let (Parts { takes, handler, parking, chores }, routes) = build(&wiring)?;
+    let (Parts { takes, handler, parking, periodic_tasks }, routes) = build(&context)?;
     let parking: Arc<dyn DeadLetters> = Arc::new(StoreParking::new(parking, clock));
-    let (address, doorkeeper): (_, Arc<dyn Authenticator>) = match platform.auth {
+    let (address, authenticator): (_, Arc<dyn Authenticator>) = match platform.auth {
         Auth::Platform => {
             // Outside Cloud Run only local callers are accepted.
             let address = if platform.on_cloud_run { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
@@ -159,7 +159,7 @@ async fn live(
             (address, Arc::new(PlatformCallers { are_tokens_verified }))
         }
         Auth::Oidc { audience, callers } => {
-            let keys = Keys::new(PublishedKeys::at(GOOGLE), Arc::clone(&wiring.clock));
+            let keys = Keys::new(PublishedKeys::at(GOOGLE), Arc::clone(&context.clock));
             (Ipv4Addr::UNSPECIFIED, Arc::new(Verifier::new(&audience, callers, keys)))
         }
     };
@@ -169,12 +169,21 @@ async fn live(
     let revision = platform.revision;
     let exported = platform.otlp.is_some().then(|| Arc::clone(&telemetry));
     let pulling = platform.pull.map(|pull| {
-        let door = EventReceiver { handler: Arc::clone(&handler), dead_letters: Arc::clone(&parking) };
-        tokio::spawn(pull.run(platform.pubsub_emulator, door, stop.clone()))
+        let receiver = EventReceiver { handler: Arc::clone(&handler), dead_letters: Arc::clone(&parking) };
+        tokio::spawn(pull.run(platform.pubsub_emulator, receiver, stop.clone()))
     });
-    let doorkeeper = Some(doorkeeper);
-    let service =
-        Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry: exported };
+    let authenticator = Some(authenticator);
+    let service = Service {
+        name,
+        version,
+        revision,
+        takes,
+        handler,
+        parking,
+        periodic_tasks,
+        authenticator,
+        telemetry: exported,
+    };
     serve(listener, with_routes(service, routes), stop).await?;
     if let Some(pulling) = pulling {
         pulling.await??;

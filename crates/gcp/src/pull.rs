@@ -41,7 +41,7 @@ impl Pull {
     pub async fn run(
         self,
         emulator: Option<String>,
-        door: EventReceiver,
+        receiver: EventReceiver,
         stop: CancellationToken,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let endpoint = emulator.map(|emulator| format!("http://{emulator}"));
@@ -83,9 +83,9 @@ impl Pull {
                     continue;
                 }
                 let Ok(turn) = Arc::clone(&room).acquire_owned().await else { break };
-                let door = door.clone();
+                let receiver = receiver.clone();
                 tokio::spawn(async move {
-                    deal(&door, message, receipt).await;
+                    handle(&receiver, message, receipt).await;
                     drop(turn);
                 });
             }
@@ -119,12 +119,12 @@ async fn client(
     }
 }
 
-async fn deal(door: &EventReceiver, message: Message, receipt: Receipt) {
+async fn handle(receiver: &EventReceiver, message: Message, receipt: Receipt) {
     let attributes: BTreeMap<_, _> = message.attributes.into_iter().collect();
     // Parked events have the format of a push, so that they can be redelivered.
     let raw =
         json!({"message": {"attributes": attributes, "data": STANDARD.encode(&message.data)}}).to_string();
-    match door.receive(carried(attributes, &message.data), raw.as_bytes()).await {
+    match receiver.receive(carried(attributes, &message.data), raw.as_bytes()).await {
         Delivery::Acknowledged => receipt.ack(),
         Delivery::Refused | Delivery::Broken => receipt.nack(),
     }

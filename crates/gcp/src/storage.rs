@@ -27,14 +27,14 @@ use tokio::sync::OnceCell;
 use self::{
     download::Download,
     request_error::{RequestError, Tries},
-    rest::Rest,
+    rest::JsonApi,
 };
 
 const GOOGLE: &str = "https://storage.googleapis.com";
 
 /// Timeouts.
 #[derive(Clone, Debug)]
-pub struct Patience {
+pub struct StorageTimeouts {
     /// Timeout of one request.
     pub attempt: Duration,
     /// Timeout of one call of the port with all attempts. The check of an unknown outcome is additional.
@@ -45,7 +45,7 @@ pub struct Patience {
     pub stream: Duration,
 }
 
-impl Default for Patience {
+impl Default for StorageTimeouts {
     fn default() -> Self {
         Self {
             attempt: Duration::from_secs(8),
@@ -88,30 +88,30 @@ pub struct CloudStorage {
 pub(crate) struct ClientState {
     bucket: String,
     emulator: Option<Emulator>,
-    patience: Patience,
+    timeouts: StorageTimeouts,
     /// Clients, created at first use, so that missing credentials are reported to a caller.
     clients: OnceCell<StorageClients>,
 }
 
 struct StorageClients {
     storage: Storage,
-    rest: Rest,
+    rest: JsonApi,
 }
 
 impl CloudStorage {
     /// A bucket by name, with the credentials of the environment; an emulator is used without credentials.
     pub fn new(bucket: &str, emulator: Option<Emulator>) -> Self {
-        Self::with_patience(bucket, emulator, Patience::default())
+        Self::with_timeouts(bucket, emulator, StorageTimeouts::default())
     }
 
     /// Replaces the default timeouts, which are the timeouts for a push.
-    pub fn with_patience(bucket: &str, emulator: Option<Emulator>, patience: Patience) -> Self {
+    pub fn with_timeouts(bucket: &str, emulator: Option<Emulator>, timeouts: StorageTimeouts) -> Self {
         let bucket = bucket.to_owned();
-        Self { inner: Arc::new(ClientState { bucket, emulator, patience, clients: OnceCell::new() }) }
+        Self { inner: Arc::new(ClientState { bucket, emulator, timeouts, clients: OnceCell::new() }) }
     }
 
     fn tries(&self) -> Tries {
-        Tries::new(&self.inner.patience)
+        Tries::new(&self.inner.timeouts)
     }
 
     async fn pages(&self, prefix: &str, from: &str, folded: bool) -> Result<Vec<String>, StoreError> {
@@ -121,7 +121,7 @@ impl CloudStorage {
             let page = self.tries().until_done(|| async {
                 self.inner.rest().await?.page((prefix, from), folded, token.as_deref()).await
             });
-            let (more, next) = page.await.map_err(|trouble| trouble.store("list", prefix))?;
+            let (more, next) = page.await.map_err(|error| error.store("list", prefix))?;
             names.extend(more);
             if next.is_none() {
                 return Ok(names);
@@ -143,14 +143,14 @@ impl ClientState {
                 None => credentials::Builder::default().build().map_err(RequestError::unanswered)?,
             };
             let base = self.emulator.as_ref().map_or(GOOGLE, |emulator| &emulator.0);
-            let rest = Rest::new(base, &self.bucket, credentials.clone())?;
+            let rest = JsonApi::new(base, &self.bucket, credentials.clone())?;
             let storage = Storage::builder().with_endpoint(base).with_credentials(credentials).build();
             Ok(StorageClients { storage: storage.await.map_err(RequestError::unanswered)?, rest })
         };
         self.clients.get_or_try_init(made).await
     }
 
-    async fn rest(&self) -> Result<&Rest, RequestError> {
+    async fn rest(&self) -> Result<&JsonApi, RequestError> {
         Ok(&self.clients().await?.rest)
     }
 
@@ -175,19 +175,19 @@ impl ClientState {
     }
 
     /// Whether the name is taken, after a failed create.
-    async fn seen(&self, name: &str, trouble: RequestError) -> Result<Creation, RequestError> {
-        if trouble.status == Some(412) {
+    async fn seen(&self, name: &str, error: RequestError) -> Result<Creation, RequestError> {
+        if error.status == Some(412) {
             return Ok(Creation::Exists);
         }
         // No document states whether the permission to overwrite is checked before the precondition: for an account without it, a create
         // of a taken name may return 403.
-        if !trouble.is_transient() && trouble.status != Some(403) {
-            return Err(trouble);
+        if !error.is_transient() && error.status != Some(403) {
+            return Err(error);
         }
         let look = async { self.rest().await?.exists(name).await };
-        match tokio::time::timeout(self.patience.look, look).await {
+        match tokio::time::timeout(self.timeouts.look, look).await {
             Ok(Ok(true)) => Ok(Creation::Exists),
-            _ => Err(trouble),
+            _ => Err(error),
         }
     }
 
@@ -206,21 +206,21 @@ impl ClientState {
                 }
             }
         };
-        matches!(tokio::time::timeout(self.patience.look, look).await, Ok(Ok(true)))
+        matches!(tokio::time::timeout(self.timeouts.look, look).await, Ok(Ok(true)))
     }
 
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
-        let mut tries = Tries::new(&self.patience);
+        let mut tries = Tries::new(&self.timeouts);
         loop {
-            let trouble = match tries.one(self.insert(name, &body)).await {
+            let error = match tries.one(self.insert(name, &body)).await {
                 Ok(()) => return Ok(Creation::Created),
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
-            let trouble = match self.seen(name, trouble).await {
+            let error = match self.seen(name, error).await {
                 Ok(creation) => return Ok(creation),
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
-            tries.again(trouble).await.map_err(|trouble| trouble.store("create", name))?;
+            tries.again(error).await.map_err(|error| error.store("create", name))?;
         }
     }
 }
@@ -250,30 +250,30 @@ impl Store for CloudStorage {
 
     async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         check_name(name)?;
-        let patience = &self.inner.patience;
+        let timeouts = &self.inner.timeouts;
         let reading = async {
             let mut damaged = false;
             loop {
                 let Some(download) = Download::begin(&self.inner, name).await? else { return Ok(None) };
                 match download.whole().await {
                     // Data corrupted in transit is usually intact at the second attempt.
-                    Err(trouble) if trouble.damage && !damaged => damaged = true,
+                    Err(error) if error.damage && !damaged => damaged = true,
                     read => return read.map(Some),
                 }
             }
         };
-        let limit = patience.total + patience.look;
+        let limit = timeouts.total + timeouts.look;
         let read = tokio::time::timeout(limit, reading).await;
         let read = read.unwrap_or_else(|_| {
             Err(RequestError::unanswered(format!("not read within {:.1} s", limit.as_secs_f64())))
         });
-        read.map_err(|trouble| trouble.store("read", name))
+        read.map_err(|error| error.store("read", name))
     }
 
     async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         check_name(name)?;
         let begun = Download::begin(&self.inner, name).await;
-        Ok(begun.map_err(|trouble| trouble.store("open", name))?.map(Download::reader))
+        Ok(begun.map_err(|error| error.store("open", name))?.map(Download::reader))
     }
 
     async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
@@ -290,8 +290,8 @@ impl Store for CloudStorage {
         check_name(name)?;
         let removed = self.tries().until_done(|| async { self.inner.rest().await?.remove(name).await });
         match removed.await {
-            Err(trouble) if trouble.status == Some(403) && self.inner.is_absent(name).await => Ok(()),
-            removed => removed.map_err(|trouble| trouble.store("remove", name)),
+            Err(error) if error.status == Some(403) && self.inner.is_absent(name).await => Ok(()),
+            removed => removed.map_err(|error| error.store("remove", name)),
         }
     }
 

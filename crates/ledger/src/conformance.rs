@@ -103,14 +103,18 @@ async fn listing_and_removing(store: &dyn Store) {
     assert_eq!(
         list_from("list/a", "list/a/1x").await,
         ["list/a/2", "list/ab"],
-        "the start of a listing may be absent"
+        "a listing may start after a name that does not exist"
     );
     assert_eq!(
         list_from("list/a/", "a").await,
         ["list/a/1", "list/a/2"],
-        "a start before the prefix lists all names"
+        "a listing that starts before the prefix has all names"
     );
-    assert_eq!(list_from("list/a/", "list/b").await, [""; 0], "a start after the last name lists no names");
+    assert_eq!(
+        list_from("list/a/", "list/b").await,
+        [""; 0],
+        "a listing that starts after the last name is empty"
+    );
     let children = async |folder| {
         let mut names = store.children(folder).await.unwrap();
         names.sort();

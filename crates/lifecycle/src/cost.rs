@@ -19,7 +19,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Part of `held` without a running job of the benchmark.
+    /// Idle time: the part of `held` without a running benchmark job.
     pub fn idle(&self) -> Span {
         Span(self.held.0.saturating_sub(self.busy.0))
     }

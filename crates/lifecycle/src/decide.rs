@@ -191,7 +191,7 @@ fn pass_budget(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
         return None;
     }
     // The result no longer depends on the cluster: only the search for bad nodes is stopped.
-    if let Some(Step { check, stage: Stage::Verdict | Stage::Locate }) = state.frontier()
+    if let Some(Step { check, stage: Stage::Verdict | Stage::Locate }) = state.current_step()
         && !state.more_jobs_after(check)
     {
         let attempt = state.attempt(Stage::Locate.of(check));
@@ -201,7 +201,7 @@ fn pass_budget(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
 }
 
 fn open_attempt(state: &RunState) -> Option<RecordEntry> {
-    let (broken, failure) = state.retriable(state.frontier()?)?;
+    let (broken, failure) = state.retriable(state.current_step()?)?;
     Some(RecordEntry::AttemptOpened {
         stage: broken.stage,
         attempt: state.attempt(broken).next(),
@@ -211,7 +211,7 @@ fn open_attempt(state: &RunState) -> Option<RecordEntry> {
 
 /// A stage is polled after its limit; the timeout is recorded only if no fact follows.
 fn pass_limit(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
-    let step = state.frontier()?;
+    let step = state.current_step()?;
     let stage = step.stage;
     let known = state.stage(step)?;
     let attempt = known.attempt;

@@ -155,7 +155,7 @@ impl RunState {
 
     /// Ends the run for budget reasons; clusters are released as usual.
     fn stop_spending(&mut self, spent: Money, budget: Money) {
-        let step = self.frontier().unwrap_or(Stage::Cluster.into());
+        let step = self.current_step().unwrap_or(Stage::Cluster.into());
         let currency = self.workflow.cost.as_ref().map_or("", |cost| cost.currency.as_str());
         let message = format!(
             "{spent} {currency} of {budget} were spent on clusters, and releasing them needs the rest; raise cost.budget, or shorten the run"
@@ -211,7 +211,7 @@ impl RunState {
         if self.settled.is_none() {
             self.settled = self.conclusion().map(|conclusion| (conclusion, at));
         }
-        let Some(step) = self.frontier() else { return };
+        let Some(step) = self.current_step() else { return };
         let state = self.known(step);
         if state.end.is_some() {
             return; // failed: the next attempt follows

@@ -31,7 +31,7 @@ pub fn owed(state: &RunState, now: Timestamp) -> Vec<Obligation> {
 /// The poll of the current stage, regardless of the poll interval: after a restart no poller is running.
 #[must_use]
 pub fn checkup(state: &RunState) -> Option<Command> {
-    let step = state.frontier()?;
+    let step = state.current_step()?;
     let known = state.stage(step)?;
     if known.end.is_some() || known.handle.is_none() {
         return None;
@@ -56,11 +56,11 @@ pub fn last_loads(state: &RunState) -> Vec<Command> {
 /// Time at which the state must be evaluated again without a new fact; `None` if only a fact can change it.
 #[must_use]
 pub fn wake(state: &RunState, now: Timestamp) -> Option<Timestamp> {
-    let stage = state.stage(state.frontier()?)?;
+    let stage = state.stage(state.current_step()?)?;
     let limits = &state.workflow.limits;
     let limit = match stage.overdue {
         Some(overdue_at) => overdue_at + limits.grace,
-        None => stage.since? + state.limit(state.frontier()?),
+        None => stage.since? + state.limit(state.current_step()?),
     };
     let limit = state.stops_at().map_or(limit, |stop| stop.min(limit));
     let ask = stage.quiet_since()? + limits.patience;
@@ -106,7 +106,7 @@ fn stops(state: &RunState) -> Vec<Obligation> {
 
 /// Command of the current stage: start it until it is accepted, then poll it.
 fn turn(state: &RunState, now: Timestamp) -> Option<Obligation> {
-    let step = state.frontier()?;
+    let step = state.current_step()?;
     let known = state.stage(step)?;
     if known.end.is_some() {
         return None; // `decide` opens the next attempt

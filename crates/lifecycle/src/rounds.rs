@@ -56,16 +56,16 @@ impl RunState {
         if self.settled.is_some() || self.cancelled_by.is_some() || self.over_budget.is_some() {
             return;
         }
-        let frontier = self.frontier();
+        let current_step = self.current_step();
         let Some(mut progress) = self.soak else {
-            if frontier.is_some_and(|step| step.stage == Stage::Job) {
+            if current_step.is_some_and(|step| step.stage == Stage::Job) {
                 let longest = Span::default();
                 self.soak =
                     Some(SoakProgress { began: at, rounds: 1, round_began: at, longest, ended: None });
             }
             return;
         };
-        let measured = frontier.is_none_or(|step| step.stage == Stage::Results);
+        let measured = current_step.is_none_or(|step| step.stage == Stage::Results);
         if progress.ended.is_some() || !measured {
             return;
         }

@@ -433,7 +433,7 @@ impl RunState {
     /// A permanently failed stage ends its check, and the next check follows. After a lost cluster or a job that may still be
     /// running no further job is started. A failed job's logs are still collected as evidence, and the measurements are loaded
     /// even if the verdict or the search for bad nodes failed, or a later check did.
-    pub fn frontier(&self) -> Option<Step> {
+    pub fn current_step(&self) -> Option<Step> {
         if self.settled.is_some() {
             return None;
         }
@@ -478,7 +478,7 @@ impl RunState {
         if let Some((Step { check, stage }, failure)) = self.over_budget.clone() {
             return Some(Conclusion::Failed { stage, check, failure });
         }
-        if self.frontier().is_some() {
+        if self.current_step().is_some() {
             return None;
         }
         // The verdict is the answer: it is independent of the search for bad nodes, unless the search prevents later checks.
@@ -527,7 +527,7 @@ impl RunState {
             let searched = self.ended(locate) || (judged && !self.wants(locate));
             self.skipped(check) || (self.ended(logs) && (!searches || searched))
         };
-        let loads = self.frontier().is_none_or(|step| step.stage == Stage::Results);
+        let loads = self.current_step().is_none_or(|step| step.stage == Stage::Results);
         // After the verdict on its last check, a soak may begin another round.
         let ended = self.workflow.soak.is_none() || self.soak.is_some_and(|soak| soak.ended.is_some());
         loads || (self.workflow.check_count() > 0 && ended && self.last_round().all(is_through))

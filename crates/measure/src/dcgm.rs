@@ -327,7 +327,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// Whether the text names a setting of the operator; version 3 has no categories.
+/// Whether the text names a setting that an administrator can change. DCGM 3 reports no category.
 fn is_setting(text: &str) -> bool {
     static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         words(&["persistence mode", "denylist", "blacklist", "environment", "permission", "graphics process"])
@@ -335,7 +335,7 @@ fn is_setting(text: &str) -> bool {
     WORDS.is_match(text)
 }
 
-/// Whether the text names a defect of the hardware; version 3 has no categories.
+/// Whether the text names a hardware defect. DCGM 3 reports no category.
 fn is_hardware(text: &str) -> bool {
     static WORDS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         words(&[

@@ -54,11 +54,11 @@ pub(crate) const FORMAT: Format = Format {
         ("GEMM_NONFINITE", "A result is not finite"),
     ],
     marks: &[&["\"gemm\"", "\"tflops\""], &["gemm_precision="], &["achieved_tflops="]],
-    reader: Reader::Lines(|| Box::<Products>::default()),
+    reader: Reader::Lines(|| Box::<GemmReader>::default()),
 };
 
 #[derive(Default)]
-struct Products {
+struct GemmReader {
     json: JsonDocuments,
     dtype: String,
     shape: String,
@@ -69,7 +69,7 @@ struct Products {
     ended: bool,
 }
 
-impl Lines for Products {
+impl Lines for GemmReader {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         if self.json.line(&line, b"{", out, document) {
             return;

@@ -53,11 +53,11 @@ pub(crate) const FORMAT: Format = Format {
         &["\"type\":\"detected_gpus\""],
         &["Detected GPU #0:"],
     ],
-    reader: Reader::Lines(|| Box::<Fryer>::default()),
+    reader: Reader::Lines(|| Box::<GpuFryerReader>::default()),
 };
 
 #[derive(Default)]
-struct Fryer {
+struct GpuFryerReader {
     json: JsonDocuments,
     gpu: Option<u32>,
     begun: bool,
@@ -67,7 +67,7 @@ struct Fryer {
     failed: bool,
 }
 
-impl Lines for Fryer {
+impl Lines for GpuFryerReader {
     fn line(&mut self, line: Line<'_>, out: &mut Out) {
         let mut json = std::mem::take(&mut self.json);
         let taken = json.line(&line, b"{", out, |root, out| self.object(root, out));
@@ -112,7 +112,7 @@ impl Lines for Fryer {
     }
 }
 
-impl Fryer {
+impl GpuFryerReader {
     /// Reads the rates of a GPU: `7:  51494 Gflops/s (min: 50577.53, max: 51677.05, dev: 51493.79)`.
     fn gpu(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
         let parsed = || {

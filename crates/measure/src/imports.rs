@@ -329,7 +329,8 @@ fn unit(key: &str) -> &'static str {
 struct KeyValue {
     values: u64,
     ended: bool,
-    /// The first key with a value. A repeated run of the program starts with the same key; another section of one run does not.
+    /// The first key with a value. A second occurrence marks a repeated run of the program: another section of the same run starts
+    /// with another key.
     first: Option<String>,
     /// Number of the current run of the program; `None` for the first run.
     repetition: Option<u64>,

@@ -49,7 +49,7 @@ pub(crate) fn beginning(input: &mut dyn Read) -> io::Result<(Vec<u8>, impl Read)
     };
     // This memory is reused as the buffer for the rest of the log.
     let mut head = Vec::with_capacity(SHORT);
-    let (mut input, mut error) = (Maybe(input), error);
+    let (mut input, mut error) = (OptionalReader(input), error);
     if let Err(found) = input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
         if found.kind() != io::ErrorKind::InvalidData {
             return Err(found);
@@ -60,9 +60,9 @@ pub(crate) fn beginning(input: &mut dyn Read) -> io::Result<(Vec<u8>, impl Read)
 }
 
 /// A reader that may be absent; an absent reader is empty.
-struct Maybe<R>(Option<R>);
+struct OptionalReader<R>(Option<R>);
 
-impl<R: Read> Read for Maybe<R> {
+impl<R: Read> Read for OptionalReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.as_mut().map_or(Ok(0), |input| input.read(buffer))
     }

@@ -137,7 +137,8 @@ impl Out {
         self.begin(known, NameSource::Made(make), &[text], known.unit)
     }
 
-    /// Starts a metric of the registry whose name and unit are made from a text, unless they are among the recent names.
+    /// Starts a metric of the registry whose name and unit are made from a text. The names and units of recent texts are
+    /// cached.
     #[inline]
     pub(crate) fn put_made_with_unit(
         &mut self,

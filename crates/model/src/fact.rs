@@ -400,7 +400,7 @@ pub struct NodeResult {
     pub detail: String,
 }
 
-/// Kind of a result that concerns one node.
+/// Outcome for one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeResultKind {

@@ -63,7 +63,7 @@ impl Budget {
         if items.len() < items.capacity() {
             return true;
         }
-        let old = spine(items);
+        let old = own_bytes(items);
         let size = size_of::<T>();
         // Reallocation needs both copies of a vector, which would halve the capacity. A long table is therefore reallocated to most of the
         // remaining budget while its first copy is small.
@@ -84,21 +84,21 @@ impl Budget {
 
     /// Releases the bytes of a vector that is not kept.
     pub(crate) fn forget<T>(&mut self, items: Vec<T>) {
-        self.give_back(spine(&items));
+        self.give_back(own_bytes(&items));
     }
 
     /// Releases the unused capacity of a vector that will not grow.
     pub(crate) fn shrink<T>(&mut self, items: &mut Vec<T>) {
-        let (old, new) = (spine(items), items.len() * size_of::<T>() + OVERHEAD);
+        let (old, new) = (own_bytes(items), items.len() * size_of::<T>() + OVERHEAD);
         if self.used + new <= BudgetKind::Runs.limit() {
             items.shrink_to_fit();
-            self.give_back(old - spine(items).min(old));
+            self.give_back(old - own_bytes(items).min(old));
         }
     }
 }
 
 /// Bytes of the vector itself.
-fn spine<T>(items: &Vec<T>) -> usize {
+fn own_bytes<T>(items: &Vec<T>) -> usize {
     if items.capacity() == 0 { 0 } else { items.capacity() * size_of::<T>() + OVERHEAD }
 }
 
@@ -131,6 +131,6 @@ pub(crate) fn device(device: &Device, new_host: bool) -> usize {
 
 /// Heap bytes of the times of processes.
 pub(crate) fn times(times: &ProcessTimes) -> usize {
-    let half = |processes: &Vec<_>| spine(processes) + processes.iter().map(spine).sum::<usize>();
+    let half = |processes: &Vec<_>| own_bytes(processes) + processes.iter().map(own_bytes).sum::<usize>();
     half(&times.out_of_place_us) + half(&times.in_place_us)
 }

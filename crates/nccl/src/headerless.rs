@@ -10,7 +10,7 @@ use crate::value::value;
 const WORDS: usize = 64;
 
 /// Infers the columns of a row without a header; its left part starts at `at`.
-pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
+pub(crate) fn infer(line: &[u8], at: usize) -> Option<Layout> {
     let mut words = Words::new(line, at);
     unsigned(words.next()?.text)?;
     unsigned(words.next()?.text)?;

@@ -42,7 +42,7 @@ const ROOT_PITCH: usize = 8;
 
 /// End of the root in a word to which other output is joined.
 pub(crate) fn root(word: &Word<'_>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> {
-    // -1 is the only negative root, so the following text is not part of it.
+    // -1 is the only negative root, so the following text belongs to other output.
     if word.text.starts_with(b"-1") {
         return Some(2);
     }

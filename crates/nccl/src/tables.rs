@@ -114,7 +114,7 @@ impl Tables {
     }
 
     /// The newest run of this process, open or not, otherwise the newest of all.
-    pub(crate) fn youngest(&self, stream: u64) -> Option<usize> {
+    pub(crate) fn newest(&self, stream: u64) -> Option<usize> {
         self.recent(|run| run.stream == stream).or(self.runs.len().checked_sub(1))
     }
 
@@ -203,7 +203,7 @@ impl Tables {
     /// The notes that record a failure or a warning: those of the process's open run, otherwise of its newest run, otherwise the notes
     /// before the first run. The text counts against the budget.
     pub(crate) fn notes(&mut self, stream: u64) -> (&mut Notes, &mut Budget) {
-        let notes = match self.open(stream, |_| true).or(self.youngest(stream)) {
+        let notes = match self.open(stream, |_| true).or(self.newest(stream)) {
             Some(at) => &mut self.runs[at].notes,
             None => &mut self.before,
         };

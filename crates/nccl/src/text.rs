@@ -175,7 +175,7 @@ impl TextReader {
 
     /// A row without a header; accepted only if complete and unambiguous.
     fn headerless_row(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
-        let layout = headerless::guess(line.rest, start)?;
+        let layout = headerless::infer(line.rest, start)?;
         let context =
             RowContext { layout: &layout, hosts: &BTreeSet::new(), ended: line.ended, strict: true };
         let mut partial = Partial::default();
@@ -273,7 +273,7 @@ impl TextReader {
                     self.tables.runs[run].table.collective = None;
                     named = Some(run);
                 }
-                Phrase::Concluded => named = self.tables.youngest(line.stream),
+                Phrase::Concluded => named = self.tables.newest(line.stream),
                 Phrase::Banner if memchr::memmem::find(rest, b"minBytes").is_some() => {
                     self.learn_prefix(line);
                     self.tables.at(RunPhase::Banner, line.stream);

@@ -59,7 +59,7 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
             let average = table.average_busbw;
             assert!(
                 average.is_none() || average == whole.average_busbw,
-                "{name}: a cut at byte {length} changes the average to {average:?}"
+                "{name}: truncation at byte {length} changes the average to {average:?}"
             );
             assert!(table.devices.len() <= whole.devices.len());
             assert_eq!(

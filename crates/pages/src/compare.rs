@@ -11,7 +11,7 @@ use report::{
     comparison::{self, RunPair},
     trend::number,
 };
-use run_index::{Elsewhere, RunFilter, RunSummary, RunValues};
+use run_index::{ExternalAddresses, RunFilter, RunSummary, RunValues};
 use serde::Serialize;
 use verdict::{compare::compare, fingerprint::Fingerprint};
 
@@ -205,10 +205,10 @@ async fn measured(dashboard: &Dashboard, run: &RunId) -> Result<Vec<(Option<Stri
     }
     let mut found = Vec::new();
     for check in checks {
-        let report = dashboard.view.report_of(run, Some(check), Elsewhere::default()).await?;
+        let report = dashboard.view.report_of(run, Some(check), ExternalAddresses::default()).await?;
         let Some(report) = report else { continue };
-        let story = report.story();
-        let tables = story.logs.first().map_or(&[][..], |log| &log.reading.tables[..]);
+        let input = report.input();
+        let tables = input.logs.first().map_or(&[][..], |log| &log.reading.tables[..]);
         let [table] = tables else { continue };
         let reached = state.verdict_of(check);
         let fingerprint = reached.map(|reached| reached.fingerprint.clone()).unwrap_or_default();

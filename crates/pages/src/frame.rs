@@ -27,8 +27,8 @@ macro_rules! with_macros {
 
 /// All templates, parsed once: parsing takes longer than rendering.
 static TEMPLATES: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLock::new(|| {
-    let mut world = Environment::new();
-    world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    let mut environment = Environment::new();
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     for (name, template) in [
         ("frame.html", include_str!("../templates/frame.html.j2")),
         ("overview.html", with_macros!("overview.html.j2")),
@@ -39,9 +39,9 @@ static TEMPLATES: LazyLock<Result<Environment<'static>, minijinja::Error>> = Laz
         ("compare.html", with_macros!("compare.html.j2")),
         ("refusal.html", include_str!("../templates/refusal.html.j2")),
     ] {
-        world.add_template(name, template)?;
+        environment.add_template(name, template)?;
     }
-    Ok(world)
+    Ok(environment)
 });
 
 /// A page: the named template inside the frame, with a link to the gateway's API if it is served at the same origin.

@@ -231,8 +231,8 @@ fn marks(night: &[&RunSummary]) -> Vec<CellMark> {
             None => marks.push(CellMark { tone, mark, word, runs: 1 }),
         }
     }
-    let gravity = |mark: &CellMark| ["bad", "unsure", "busy", "good"].iter().position(|it| *it == mark.tone);
-    marks.sort_by_key(gravity);
+    let severity = |mark: &CellMark| ["bad", "unsure", "busy", "good"].iter().position(|it| *it == mark.tone);
+    marks.sort_by_key(severity);
     marks
 }
 

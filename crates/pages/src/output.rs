@@ -102,7 +102,7 @@ pub async fn lines(
 
 /// The job that the run waits for, with its cluster and check.
 fn job(state: &RunState) -> Option<(&Cluster, String, Option<String>)> {
-    let step = state.frontier().filter(|step| matches!(step.stage, Stage::Job | Stage::Logs))?;
+    let step = state.current_step().filter(|step| matches!(step.stage, Stage::Job | Stage::Logs))?;
     let name = state.command_id(Stage::Job.of(step.check), Verb::Start).resource_name();
     Some((state.cluster()?, name, state.workflow.check(step.check).map(|check| check.name.clone())))
 }

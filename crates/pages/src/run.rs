@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use model::{CheckIndex, RunId, Verdict};
 use pins::Pins;
 use report::sizes::Earlier;
-use run_index::{Elsewhere, RunFilter, RunSummary};
+use run_index::{ExternalAddresses, RunFilter, RunSummary};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -88,8 +88,8 @@ pub async fn page(
         Some(name) => Some(position(&dashboard, &run, name).await?),
         None => None,
     };
-    let elsewhere = Elsewhere { warehouse: dashboard.warehouse.clone(), report: None };
-    let report = dashboard.view.report_of(&run, check, elsewhere).await?;
+    let addresses = ExternalAddresses { warehouse: dashboard.warehouse.clone(), report: None };
+    let report = dashboard.view.report_of(&run, check, addresses).await?;
     let report = report.ok_or_else(|| ErrorPage::no_run(&run))?;
     let state = &report.state;
     // A damaged manifest must not hide the rest of the page.
@@ -137,14 +137,14 @@ pub async fn page(
     let runs = curves.iter().zip(&at);
     let runs: Vec<_> =
         runs.map(|(curve, at)| Earlier { run: curve.run.as_str(), at, table: &curve.table }).collect();
-    let page = report::part(&report.story(), &runs);
+    let page = report::part(&report.input(), &runs);
     // The controls are between the title and the rest.
     let (head, body) = match page.split_once("</header>") {
         Some((head, body)) => (format!("{head}</header>"), body.to_owned()),
         None => (String::new(), page),
     };
     let until = state.settled.as_ref().map_or(now, |(_, at)| *at);
-    let step = state.frontier().map(|step| match state.workflow.check(step.check) {
+    let step = state.current_step().map(|step| match state.workflow.check(step.check) {
         Some(check) if step.stage.is_of_check() => format!("{} of {}", step.stage, check.name),
         _ => step.stage.to_string(),
     });

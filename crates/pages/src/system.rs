@@ -444,10 +444,10 @@ impl SystemSeries<'_> {
             .iter()
             .flat_map(|check| check.values.nodes.iter().map(move |node| (*check, node)))
             .collect();
-        let gravity =
+        let severity =
             |node: &NodeValue| (is_flagged(node), node.worst.as_ref().map_or(0.0, |(_, apart)| *apart));
         all.sort_by(|(_, a), (_, b)| {
-            gravity(b).partial_cmp(&gravity(a)).unwrap_or(std::cmp::Ordering::Equal)
+            severity(b).partial_cmp(&severity(a)).unwrap_or(std::cmp::Ordering::Equal)
         });
         all.retain(|(_, node)| known.insert(node.node.as_str()));
         let more = checks.iter().map(|check| check.values.more_nodes).max().unwrap_or(0);
@@ -512,15 +512,15 @@ fn thinned(points: Vec<TrendPoint>, most: usize) -> Vec<TrendPoint> {
     if all <= most {
         return points;
     }
-    let grave = points.iter().filter(|point| point.tone != PointTone::Pass).count().min(most / 2);
-    let good = most - grave;
+    let failed = points.iter().filter(|point| point.tone != PointTone::Pass).count().min(most / 2);
+    let good = most - failed;
     let passes = points.iter().filter(|point| point.tone == PointTone::Pass).count().max(1);
     let others = (all - passes).max(1);
     let (mut pass, mut other) = (0, 0);
     let keep = |point: &TrendPoint| {
         let (seen, share, of) = match point.tone {
             PointTone::Pass => (&mut pass, good, passes),
-            _ => (&mut other, grave, others),
+            _ => (&mut other, failed, others),
         };
         *seen += 1;
         // The number of kept points grows evenly with the number of examined ones.

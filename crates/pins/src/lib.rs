@@ -101,7 +101,7 @@ impl Pins {
     ///
     /// # Errors
     /// Returns an error if the store request fails, or the newest entry is invalid.
-    pub async fn pin(&self, workflow: &str, pinned: Pinned, who: Who) -> Result<Decided, PinError> {
+    pub async fn pin(&self, workflow: &str, pinned: Pinned, who: DecidedBy) -> Result<Decided, PinError> {
         let change = PinChange::Pinned {
             run: pinned.run.clone(),
             source: pinned.source,
@@ -117,7 +117,7 @@ impl Pins {
     ///
     /// # Errors
     /// Returns an error if the store request fails, or the newest entry is invalid.
-    pub async fn release(&self, workflow: &str, who: Who) -> Result<Decided, PinError> {
+    pub async fn release(&self, workflow: &str, who: DecidedBy) -> Result<Decided, PinError> {
         let none = |newest: Option<&PinEntry>| match newest {
             None => Some(Decided::Never),
             Some(entry) if matches!(entry.change, PinChange::Released) => Some(Decided::Before),
@@ -131,7 +131,7 @@ impl Pins {
         &self,
         workflow: &str,
         change: PinChange,
-        Who { by, at, why }: Who,
+        DecidedBy { by, at, why }: DecidedBy,
         settled: impl Fn(Option<&PinEntry>) -> Option<Decided>,
     ) -> Result<Decided, PinError> {
         for _ in 0..RIVALS {
@@ -205,7 +205,7 @@ pub struct Pinned {
 
 /// Person, time and reason of a decision.
 #[derive(Clone, Debug)]
-pub struct Who {
+pub struct DecidedBy {
     /// Person who makes the decision.
     pub by: String,
     /// Time of the decision.

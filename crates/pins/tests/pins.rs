@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ledger::{MemoryStore, Store};
 use model::Timestamp;
-use pins::{Decided, PinError, Pinned, Pins, Who};
+use pins::{Decided, DecidedBy, PinError, Pinned, Pins};
 use verdict::{Baseline, Fingerprint, pin::PinSource};
 
 fn baseline(runs: u32) -> Baseline {
@@ -25,8 +25,8 @@ fn pinned(run: &str) -> Pinned {
     Pinned { run: run.parse().unwrap(), source: PinSource::Run, baseline: baseline(1) }
 }
 
-fn who(by: &str, at: i64) -> Who {
-    Who { by: by.to_owned(), at: Timestamp::from_millis(at), why: "new firmware".to_owned() }
+fn who(by: &str, at: i64) -> DecidedBy {
+    DecidedBy { by: by.to_owned(), at: Timestamp::from_millis(at), why: "new firmware".to_owned() }
 }
 
 async fn objects(store: &MemoryStore) -> Vec<(String, Vec<u8>)> {

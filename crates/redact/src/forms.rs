@@ -26,12 +26,12 @@ const IN_PATH: AsciiSet = UNRESERVED.remove(b'/').remove(b':').remove(b'@').remo
 pub(crate) struct EncodedForm {
     text: Vec<u8>,
     /// Separators permitted at any position.
-    between: Between,
+    between: Separator,
 }
 
 /// Separators within an encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Between {
+enum Separator {
     Nothing,
     /// Newlines, as written by `base64`.
     Lines,
@@ -62,12 +62,12 @@ impl EncodedForm {
         let head = &self.text[..self.text.len().min(ANCHOR)];
         let mut anchors = vec![head.to_vec()];
         match self.between {
-            Between::Nothing => {}
-            Between::Lines => {
+            Separator::Nothing => {}
+            Separator::Lines => {
                 anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
             }
             // Dumps show single bytes or pairs of bytes, separated by a blank or a colon.
-            Between::Dump => {
+            Separator::Dump => {
                 anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
                 for (digits, between) in [(2, b' '), (2, b':'), (4, b' ')] {
                     anchors.push(head.chunks(digits).collect::<Vec<_>>().join(&between));
@@ -75,7 +75,7 @@ impl EncodedForm {
             }
             // Text after the separator is not searched for: there may be several separators, and colour
             // sequences have many forms. Prefixes shorter than four bytes are too common.
-            Between::LinesAndColours => {
+            Separator::LinesAndColours => {
                 for with in [&b"\n"[..], b"\r", b"\x1b["] {
                     anchors.extend((4..head.len()).map(|at| [&head[..at], with].concat()));
                 }
@@ -90,9 +90,9 @@ impl EncodedForm {
         while matched < self.text.len() {
             match view.byte(at)? {
                 Some(byte) if byte == self.text[matched] => matched += 1,
-                Some(b'\n' | b'\r') if self.between != Between::Nothing && matched > 0 => {}
-                Some(b' ' | b':') if self.between == Between::Dump && matched > 0 => {}
-                Some(0x1b) if self.between == Between::LinesAndColours && matched > 0 => {
+                Some(b'\n' | b'\r') if self.between != Separator::Nothing && matched > 0 => {}
+                Some(b' ' | b':') if self.between == Separator::Dump && matched > 0 => {}
+                Some(0x1b) if self.between == Separator::LinesAndColours && matched > 0 => {
                     // An escape sequence consists of `ESC [`, parameters and one letter.
                     let parameters = view.run(at + 2, SEQUENCE, |byte| matches!(byte, b' '..=b'?'))?;
                     at += 2 + parameters;
@@ -106,11 +106,12 @@ impl EncodedForm {
 }
 
 fn spellings(value: &[u8]) -> BTreeSet<EncodedForm> {
-    let plain = |text: Vec<u8>| EncodedForm { text, between: Between::Nothing };
-    let mut forms = BTreeSet::from([EncodedForm { text: value.to_vec(), between: Between::LinesAndColours }]);
+    let plain = |text: Vec<u8>| EncodedForm { text, between: Separator::Nothing };
+    let mut forms =
+        BTreeSet::from([EncodedForm { text: value.to_vec(), between: Separator::LinesAndColours }]);
     let hex = hex::encode(value);
     for text in [hex.to_ascii_uppercase(), hex] {
-        forms.insert(EncodedForm { text: text.into_bytes(), between: Between::Dump });
+        forms.insert(EncodedForm { text: text.into_bytes(), between: Separator::Dump });
     }
     // Some programs percent-encode all bytes, including unreserved ones.
     let percent: String = value.iter().map(|byte| format!("%{byte:02x}")).collect();
@@ -140,7 +141,7 @@ fn spellings(value: &[u8]) -> BTreeSet<EncodedForm> {
             let encoded = engine.encode([&[0; 2][..shift], value].concat());
             let shared = usize::from(!(shift + value.len()).is_multiple_of(3));
             let text = encoded.as_bytes()[foreign..encoded.len() - shared].to_vec();
-            forms.insert(EncodedForm { text, between: Between::Lines });
+            forms.insert(EncodedForm { text, between: Separator::Lines });
         }
     }
     forms

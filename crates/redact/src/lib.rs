@@ -28,7 +28,7 @@ pub use known::redacted;
 pub use names::is_secret_name;
 pub use rules::Rules;
 
-use scan::{ScanMatch, Swallow, Swallowed};
+use scan::{RemovedRest, ScanMatch, SecretRest};
 use view::{BACK, StreamWindow};
 
 /// Maximum bytes processed in one step.
@@ -50,7 +50,7 @@ pub struct Redactor {
 #[derive(Clone, Copy)]
 enum Mode {
     Text,
-    Swallow(Swallow),
+    SecretRest(SecretRest),
     Environment,
 }
 
@@ -91,7 +91,7 @@ impl Redactor {
     fn advance(&mut self, ends: bool, out: &mut Vec<u8>) {
         while match self.mode {
             Mode::Text => self.text(ends, out),
-            Mode::Swallow(swallow) => self.swallow(swallow, ends, out),
+            Mode::SecretRest(rest) => self.remove_rest(rest, ends, out),
             Mode::Environment => self.environment(ends, out),
         } {}
     }
@@ -132,7 +132,7 @@ impl Redactor {
                     self.keep_but_look(at + hit.keep, out);
                     self.replace(hit.kind, out);
                     self.passed += hit.skip;
-                    self.mode = Mode::Swallow(hit.then);
+                    self.mode = Mode::SecretRest(hit.then);
                     return true;
                 }
                 Ok(Some(ScanMatch::Environment(length))) => {
@@ -150,20 +150,20 @@ impl Redactor {
         false
     }
 
-    fn swallow(&mut self, swallow: Swallow, ends: bool, out: &mut Vec<u8>) -> bool {
+    fn remove_rest(&mut self, rest: SecretRest, ends: bool, out: &mut Vec<u8>) -> bool {
         let bytes = &self.buffer[self.passed..];
-        match swallow.over(bytes, ends) {
-            Swallowed::All(swallow) => {
+        match rest.over(bytes, ends) {
+            RemovedRest::All(rest) => {
                 self.passed = self.buffer.len();
-                self.mode = Mode::Swallow(swallow);
+                self.mode = Mode::SecretRest(rest);
                 false
             }
-            Swallowed::AllButOne(swallow) => {
+            RemovedRest::AllButOne(rest) => {
                 self.passed = self.buffer.len() - 1;
-                self.mode = Mode::Swallow(swallow);
+                self.mode = Mode::SecretRest(rest);
                 false
             }
-            Swallowed::End(length, backslashes) => {
+            RemovedRest::End(length, backslashes) => {
                 self.passed += length;
                 out.resize(out.len() + backslashes, b'\\');
                 self.mode = Mode::Text;
@@ -189,7 +189,7 @@ impl Redactor {
                     self.keep_but_look(self.passed + name, out);
                     self.replace(SecretKind::Environment, out);
                     self.environment = true;
-                    self.mode = Mode::Swallow(Swallow::Quoted { mark: b'"', open: 0, run: 0 });
+                    self.mode = Mode::SecretRest(SecretRest::Quoted { mark: b'"', open: 0, run: 0 });
                 }
                 Ok(environment::EnvironmentText::Open { length }) => {
                     self.keep(self.passed + 1, out);

@@ -2,7 +2,7 @@
 
 use crate::{
     SecretKind,
-    scan::{Hit, Swallow, word},
+    scan::{Hit, SecretRest, word},
     view::{StreamWindow, Undecided},
 };
 
@@ -82,7 +82,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
                 SecretKind::Assignment,
                 at + 1,
                 0,
-                Swallow::While(|byte| byte != b'<' && word(byte)),
+                SecretRest::While(|byte| byte != b'<' && word(byte)),
             );
             return Ok((value == 4).then_some(hit));
         }
@@ -96,7 +96,7 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
     at += view.run(at, SPACES, blank)?;
     // A private key is redacted up to its own end line; `***` and the redacted password of a command contain no secret.
     for begins in [&b"-----BEGIN "[..], b"***", b"[redacted:command"] {
-        if view.says(at, begins)? {
+        if view.has_text(at, begins)? {
             return Ok(None);
         }
     }
@@ -109,14 +109,14 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
             SecretKind::Assignment,
             at,
             0,
-            if whole_line { Swallow::While(line) } else { Swallow::Word },
+            if whole_line { SecretRest::While(line) } else { SecretRest::Word },
         )));
     };
     let value = at + bytes;
     if trivial(view, value)? {
         return Ok(None);
     }
-    Ok(Some(Hit::new(SecretKind::Assignment, value, 0, Swallow::Quoted { mark, open: bytes - 1, run: 0 })))
+    Ok(Some(Hit::new(SecretKind::Assignment, value, 0, SecretRest::Quoted { mark, open: bytes - 1, run: 0 })))
 }
 
 /// Whether the value is empty, a switch or a short number: such values are settings, not secrets.
@@ -194,7 +194,7 @@ pub(crate) fn command(view: &StreamWindow<'_>, command: usize) -> Result<Option<
         };
         let keep = name.len() + at + flag.len() + gap + user;
         return Ok(
-            (value.len() > user).then(|| Hit::new(SecretKind::CommandPassword, keep, 0, Swallow::Word))
+            (value.len() > user).then(|| Hit::new(SecretKind::CommandPassword, keep, 0, SecretRest::Word))
         );
     }
     Ok(None)
@@ -218,7 +218,7 @@ pub(crate) fn header(view: &StreamWindow<'_>, length: usize) -> Result<Option<Hi
     at += view.run(at, SPACES, blank)?;
     at += quote(view, at)?.map_or(0, |(bytes, _)| bytes);
     let some = view.run(at, 1, in_header)? > 0;
-    Ok(some.then(|| Hit::new(SecretKind::Header, at, 0, Swallow::While(in_header))))
+    Ok(some.then(|| Hit::new(SecretKind::Header, at, 0, SecretRest::While(in_header))))
 }
 
 fn in_header(byte: u8) -> bool {
@@ -234,7 +234,7 @@ pub(crate) fn bearer(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> 
     let length = view.run(BEARER.len(), 64, class)?;
     let text = &view.rest(BEARER.len())[..length];
     let token = length >= 16 && (length == 64 || text.iter().any(u8::is_ascii_digit));
-    Ok(token.then(|| Hit::new(SecretKind::BearerToken, BEARER.len(), 0, Swallow::While(class))))
+    Ok(token.then(|| Hit::new(SecretKind::BearerToken, BEARER.len(), 0, SecretRest::While(class))))
 }
 
 /// The password in `scheme://user:password@host`, or a user with the length of a token.
@@ -253,5 +253,5 @@ pub(crate) fn url(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
         None => (0, length),
     };
     let secret = if keep == 0 && secret < 20 { 0 } else { secret };
-    Ok((secret > 0).then(|| Hit::new(SecretKind::UrlPassword, 3 + keep, secret, Swallow::Nothing)))
+    Ok((secret > 0).then(|| Hit::new(SecretKind::UrlPassword, 3 + keep, secret, SecretRest::Nothing)))
 }

@@ -1,4 +1,4 @@
-//! All searched patterns, as one automaton.
+//! All patterns of secrets, as one automaton.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use crate::{
     SecretKind, environment,
     forms::EncodedForm,
     names::{self, BEARER, HEADERS, NAMES},
-    scan::{Hit, ScanMatch, Swallow},
+    scan::{Hit, ScanMatch, SecretRest},
     tokens::{self, PEM, TOKENS},
     view::{StreamWindow, Undecided},
 };
@@ -158,7 +158,7 @@ impl Rules {
             let hit = match *rule {
                 RedactionRule::Known(form) => self.known[form]
                     .at(view)?
-                    .map(|length| Hit::new(SecretKind::KnownValue, 0, length, Swallow::Nothing)),
+                    .map(|length| Hit::new(SecretKind::KnownValue, 0, length, SecretRest::Nothing)),
                 RedactionRule::PrivateKey => tokens::private_key(view)?,
                 RedactionRule::Jwt => tokens::jwt(view)?,
                 RedactionRule::Token(token) => TOKENS[token].at(view)?,

@@ -21,18 +21,18 @@ pub(crate) struct Hit {
     /// Number of bytes to remove after the kept bytes.
     pub(crate) skip: usize,
     /// The rest of the secret, of unknown length, which is removed while streaming.
-    pub(crate) then: Swallow,
+    pub(crate) then: SecretRest,
 }
 
 impl Hit {
-    pub(crate) fn new(kind: SecretKind, keep: usize, skip: usize, then: Swallow) -> Self {
+    pub(crate) fn new(kind: SecretKind, keep: usize, skip: usize, then: SecretRest) -> Self {
         Self { kind, keep, skip, then }
     }
 }
 
 /// The rest of a secret, removed while streaming, because its length is unlimited.
 #[derive(Clone, Copy)]
-pub(crate) enum Swallow {
+pub(crate) enum SecretRest {
     Nothing,
     /// All bytes of this class.
     While(fn(u8) -> bool),
@@ -48,49 +48,49 @@ pub(crate) enum Swallow {
     },
 }
 
-pub(crate) enum Swallowed {
+pub(crate) enum RemovedRest {
     /// All available bytes were removed; more may follow.
-    All(Swallow),
+    All(SecretRest),
     /// All bytes except the last were removed; the last byte is needed to interpret the next byte.
-    AllButOne(Swallow),
+    AllButOne(SecretRest),
     /// Length of the value, bytes, and number of backslashes that belong to the following text.
     End(usize, usize),
 }
 
-impl Swallow {
-    pub(crate) fn over(self, bytes: &[u8], ends: bool) -> Swallowed {
+impl SecretRest {
+    pub(crate) fn over(self, bytes: &[u8], ends: bool) -> RemovedRest {
         match self {
-            Self::Nothing => Swallowed::End(0, 0),
+            Self::Nothing => RemovedRest::End(0, 0),
             Self::While(class) => match bytes.iter().position(|byte| !class(*byte)) {
-                Some(at) => Swallowed::End(at, 0),
-                None => Swallowed::All(self),
+                Some(at) => RemovedRest::End(at, 0),
+                None => RemovedRest::All(self),
             },
             Self::Word => {
                 let mut at = 0;
                 while let Some(byte) = bytes.get(at) {
                     match (byte, bytes.get(at + 1)) {
-                        (b'\\', None) if !ends => return Swallowed::AllButOne(self),
-                        (b'\\', Some(b'n' | b'r' | b't' | b'"')) => return Swallowed::End(at, 0),
+                        (b'\\', None) if !ends => return RemovedRest::AllButOne(self),
+                        (b'\\', Some(b'n' | b'r' | b't' | b'"')) => return RemovedRest::End(at, 0),
                         (b'\\', Some(_)) => at += 2,
                         (byte, _) if word(*byte) => at += 1,
-                        _ => return Swallowed::End(at, 0),
+                        _ => return RemovedRest::End(at, 0),
                     }
                 }
-                Swallowed::All(self)
+                RemovedRest::All(self)
             }
             Self::Quoted { mark, open, mut run } => {
                 for (at, byte) in bytes.iter().enumerate() {
                     match *byte {
                         b'\\' => run += 1,
-                        b'\n' => return Swallowed::End(at, 0),
+                        b'\n' => return RemovedRest::End(at, 0),
                         // At this depth of quoting, a closing mark has this many backslashes.
                         byte if byte == mark && (run < open || (run - open) % (2 * (open + 1)) == 0) => {
-                            return Swallowed::End(at, run.min(open));
+                            return RemovedRest::End(at, run.min(open));
                         }
                         _ => run = 0,
                     }
                 }
-                Swallowed::All(Self::Quoted { mark, open, run })
+                RemovedRest::All(Self::Quoted { mark, open, run })
             }
         }
     }

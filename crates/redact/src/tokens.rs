@@ -11,7 +11,7 @@ use base64::{
 
 use crate::{
     SecretKind,
-    scan::{Hit, Swallow},
+    scan::{Hit, SecretRest},
     view::{AHEAD, StreamWindow, Undecided},
 };
 
@@ -99,11 +99,11 @@ fn pem(byte: u8) -> bool {
 impl TokenPattern {
     pub(crate) fn at(&self, view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
         let begins = self.begins.as_bytes();
-        if !view.says(0, begins)? || self.alone && !apart(view.behind()) {
+        if !view.has_text(0, begins)? || self.alone && !apart(view.behind()) {
             return Ok(None);
         }
         let long = view.run(begins.len(), self.least, self.class)? == self.least;
-        Ok(long.then(|| Hit::new(self.kind, 0, begins.len(), Swallow::While(self.class))))
+        Ok(long.then(|| Hit::new(self.kind, 0, begins.len(), SecretRest::While(self.class))))
     }
 
     /// The token's prefix in base64, shifted by this many bytes; `None` if it is too short to be distinctive.
@@ -125,7 +125,7 @@ impl TokenPattern {
         let token = bytes.get(shift + 1..).unwrap_or_default();
         let Some(rest) = token.strip_prefix(&self.begins.as_bytes()[1..]) else { return Ok(None) };
         let long = rest.len() >= self.least && rest[..self.least].iter().all(|byte| (self.class)(*byte));
-        Ok(long.then(|| Hit::new(self.kind, 0, 1, Swallow::While(base64))))
+        Ok(long.then(|| Hit::new(self.kind, 0, 1, SecretRest::While(base64))))
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) const PEM: &str = "-----BEGIN ";
 pub(crate) fn private_key(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let label = view.run(PEM.len(), 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
     let named = memchr::memmem::find(&view.rest(PEM.len())[..label], b"PRIVATE KEY").is_some();
-    if !named || !view.says(0, PEM.as_bytes())? || !view.says(PEM.len() + label, b"-----")? {
+    if !named || !view.has_text(0, PEM.as_bytes())? || !view.has_text(PEM.len() + label, b"-----")? {
         return Ok(None);
     }
     let body = PEM.len() + label + 5;
@@ -147,11 +147,11 @@ pub(crate) fn private_key(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undeci
             end + label + view.run(end + label, 5, |byte| byte == b'-')?
         }
         None if view.whole() => {
-            return Ok(Some(Hit::new(SecretKind::PrivateKey, 0, body, Swallow::While(pem))));
+            return Ok(Some(Hit::new(SecretKind::PrivateKey, 0, body, SecretRest::While(pem))));
         }
         None => return Err(Undecided),
     };
-    Ok(Some(Hit::new(SecretKind::PrivateKey, 0, length, Swallow::Nothing)))
+    Ok(Some(Hit::new(SecretKind::PrivateKey, 0, length, SecretRest::Nothing)))
 }
 
 /// First characters of private keys in base64, for keys without their first line: SEC1 on P-256, PKCS #8 on
@@ -162,15 +162,15 @@ pub(crate) const KEY_BODIES: [&str; 5] =
 
 /// The body of a private key without its first line.
 pub(crate) fn key_body(view: &StreamWindow<'_>, begins: &str) -> Result<Option<Hit>, Undecided> {
-    if !view.says(0, begins.as_bytes())? || !apart(view.behind()) {
+    if !view.has_text(0, begins.as_bytes())? || !apart(view.behind()) {
         return Ok(None);
     }
     // Certificates also begin with `MII`, and are public.
-    if begins == "MII" && !view.says(6, b"IBADAN")? && !view.says(6, b"IBAAKC")? {
+    if begins == "MII" && !view.has_text(6, b"IBADAN")? && !view.has_text(6, b"IBAAKC")? {
         return Ok(None);
     }
     let long = view.run(0, 40, base64)? == 40;
-    Ok(long.then(|| Hit::new(SecretKind::PrivateKey, 0, begins.len(), Swallow::While(pem))))
+    Ok(long.then(|| Hit::new(SecretKind::PrivateKey, 0, begins.len(), SecretRest::While(pem))))
 }
 
 /// Beginning of a PEM block in base64, shifted by this many bytes.
@@ -182,12 +182,12 @@ pub(crate) fn pem_in_base64(shift: usize) -> String {
 pub(crate) fn private_key_in_base64(shift: usize, view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let bytes = decoded(view, shift, pem_in_base64(shift).as_bytes())?;
     let named = bytes.is_some_and(|bytes| memchr::memmem::find(&bytes, b"PRIVATE KEY-----").is_some());
-    Ok(named.then(|| Hit::new(SecretKind::PrivateKey, 0, 1, Swallow::While(pem))))
+    Ok(named.then(|| Hit::new(SecretKind::PrivateKey, 0, 1, SecretRest::While(pem))))
 }
 
 /// A JSON Web Token: three parts separated by dots, the first of which is a JSON object.
 pub(crate) fn jwt(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
-    if !view.says(0, b"eyJ")? {
+    if !view.has_text(0, b"eyJ")? {
         return Ok(None);
     }
     let mut at = 0;
@@ -198,7 +198,7 @@ pub(crate) fn jwt(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
         }
         at += part + 1;
     }
-    Ok(Some(Hit::new(SecretKind::Jwt, 0, at, Swallow::While(dotted))))
+    Ok(Some(Hit::new(SecretKind::Jwt, 0, at, SecretRest::While(dotted))))
 }
 
 /// Whether the text starts at a word boundary. The last byte of an escape sequence is not a word character.
@@ -222,7 +222,7 @@ fn encoded(text: &str, shift: usize) -> String {
 /// Decodes the base64 at this position, as if the shifted bytes before it were zero; `None` unless it begins
 /// with `anchor`.
 fn decoded(view: &StreamWindow<'_>, shift: usize, anchor: &[u8]) -> Result<Option<Vec<u8>>, Undecided> {
-    if !view.says(0, anchor)? {
+    if !view.has_text(0, anchor)? {
         return Ok(None);
     }
     let length = view.run(0, 128, |byte| byte != b'=' && base64(byte))?;

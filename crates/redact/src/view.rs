@@ -63,7 +63,7 @@ impl<'a> StreamWindow<'a> {
     }
 
     /// Whether exactly these bytes follow.
-    pub(crate) fn says(&self, from: usize, text: &[u8]) -> Result<bool, Undecided> {
+    pub(crate) fn has_text(&self, from: usize, text: &[u8]) -> Result<bool, Undecided> {
         for (at, byte) in text.iter().enumerate() {
             if self.byte(from + at)? != Some(*byte) {
                 return Ok(false);

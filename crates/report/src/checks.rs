@@ -4,7 +4,7 @@ use lifecycle::{AttemptEnd, RunState};
 use model::{CheckIndex, Stage, Verdict, count};
 use serde::Serialize;
 
-use crate::{RunStory, findings::Tone, text, words};
+use crate::{ReportedRun, fact_texts, findings::Tone, text};
 
 /// A check of a run, for display.
 #[derive(Clone, Debug, Serialize)]
@@ -23,7 +23,7 @@ pub struct CheckLine {
 }
 
 /// The checks of a run, worst first and then in order of execution; empty for a single benchmark.
-pub fn checks(run: &RunStory<'_>) -> Vec<CheckLine> {
+pub fn checks(run: &ReportedRun<'_>) -> Vec<CheckLine> {
     let (state, shown) = (run.state, run.shown_check());
     let named = state.summarized_checks().filter(|check| state.workflow.check(*check).is_some());
     let mut lines: Vec<_> = named.map(|check| line(state, check, check == shown)).collect();
@@ -61,8 +61,8 @@ fn line(state: &RunState, check: CheckIndex, is_shown: bool) -> CheckLine {
 
 fn outcome(state: &RunState, check: CheckIndex) -> (Tone, String, String) {
     if let Some(reached) = state.verdict_of(check) {
-        let gravest = reached.reasons.first();
-        let why = gravest.map_or_else(String::new, |reason| format!("{}: {}", reason.code, reason.text));
+        let most_severe = reached.reasons.first();
+        let why = most_severe.map_or_else(String::new, |reason| format!("{}: {}", reason.code, reason.text));
         return (reached.verdict.into(), reached.verdict.to_string(), why);
     }
     if state.skipped(check) {
@@ -72,11 +72,11 @@ fn outcome(state: &RunState, check: CheckIndex) -> (Tone, String, String) {
     }
     let ends = [Stage::Job, Stage::Logs, Stage::Verdict].map(|stage| (stage, state.end(stage.of(check))));
     let failure = ends.into_iter().find_map(|(stage, end)| match end? {
-        AttemptEnd::Failed(failure) => Some(format!("failed at {stage}: {}", words::failure(failure))),
+        AttemptEnd::Failed(failure) => Some(format!("failed at {stage}: {}", fact_texts::failure(failure))),
         AttemptEnd::TimedOut => Some(format!("timed out at {stage}")),
         AttemptEnd::Succeeded(_) => None,
     });
-    let current = state.frontier().is_some_and(|step| step.check == check && step.stage.is_of_check());
+    let current = state.current_step().is_some_and(|step| step.check == check && step.stage.is_of_check());
     match failure {
         _ if current => (Tone::Busy, "running".to_owned(), String::new()),
         Some(failure) => (Tone::Bad, "no verdict".to_owned(), failure),

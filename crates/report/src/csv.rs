@@ -8,7 +8,7 @@ use serde::Serialize;
 use verdict::baseline::Region;
 
 use crate::{
-    Story, evidence,
+    ReportInput, evidence,
     measured::{MeasuredSize, MeasuredTable, Placed, measured},
     metrics::{FindingSummary, MetricSummary, Metrics, metrics, place, severity},
     text,
@@ -58,11 +58,11 @@ struct CsvRow<'a> {
 
 /// All measurements; the number of rows is unlimited. The header is written even without rows.
 #[must_use]
-pub fn csv(story: &Story<'_>) -> String {
+pub fn csv(input: &ReportInput<'_>) -> String {
     let mut out = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
     let mut lines = 0;
     // Writing to memory cannot fail.
-    for table in measured(story) {
+    for table in measured(input) {
         let (source, collective) = (cell(table.source), table.table.collective.as_deref().map(cell));
         for row in &table.rows {
             let placed = [("out_of_place", &row.out_of_place), ("in_place", &row.in_place)];
@@ -74,7 +74,7 @@ pub fn csv(story: &Story<'_>) -> String {
             }
         }
     }
-    others(story, |row| {
+    others(input, |row| {
         drop(out.serialize(row));
         lines += 1;
     });
@@ -154,15 +154,15 @@ fn finding(finding: &FindingSummary) -> CsvRow<'_> {
 }
 
 /// Rows of metrics, findings and suspects, after the rows of the tables; absent unless the logs have metrics or findings.
-fn others(story: &Story<'_>, mut write: impl FnMut(CsvRow<'_>)) {
-    let source = cell(&story.title());
-    let found = metrics(story);
+fn others(input: &ReportInput<'_>, mut write: impl FnMut(CsvRow<'_>)) {
+    let source = cell(&input.title());
+    let found = metrics(input);
     if found == Metrics::default() {
         return;
     }
     let rows = found.metrics.iter().map(metric).chain(found.findings.iter().map(finding));
     rows.for_each(|row| write(CsvRow { source: &source, ..row }));
-    let (suspects, _) = evidence::suspects(story.whole(), usize::MAX);
+    let (suspects, _) = evidence::suspects(input.whole(), usize::MAX);
     for (name, confidence) in suspects {
         let confidence = confidence.is_finite().then_some(confidence);
         write(CsvRow { source: &source, suspect: cell(&name), confidence, ..CsvRow::default() });

@@ -5,7 +5,7 @@ use model::{
     Returned, Step, Suspects, Timestamp, Workflow,
 };
 
-use crate::{Places, Story, text};
+use crate::{Places, ReportInput, text};
 
 /// Maximum number of node names in a line.
 const NODES_NAMED: usize = 4;
@@ -44,7 +44,7 @@ pub fn failure(failure: &Failure) -> String {
 }
 
 /// The code and the first line; the full message is in the conclusion of the run.
-pub fn briefly(failure: &Failure) -> String {
+pub fn one_line(failure: &Failure) -> String {
     format!("{}: {}", failure.code, failure.message.lines().next().unwrap_or_default())
 }
 
@@ -213,20 +213,20 @@ pub fn places(places: &Places) -> Vec<(&'static str, &str)> {
 }
 
 /// Subtitle of a report: cause, time and duration of a run, or the criteria and baseline of logs.
-pub fn about(story: &Story<'_>) -> String {
-    about_at(story, text::moment)
+pub fn about(input: &ReportInput<'_>) -> String {
+    about_at(input, text::moment)
 }
 
 /// Like [`about`], with times formatted by `moment`.
-pub fn about_at(story: &Story<'_>, moment: impl Fn(Timestamp) -> String) -> String {
-    if let Some(run) = story.run {
+pub fn about_at(input: &ReportInput<'_>, moment: impl Fn(Timestamp) -> String) -> String {
+    if let Some(run) = input.run {
         let state = run.state;
         let took = text::took(state.recorded_at.since(state.requested_at));
         return format!("{}, {}, {}, {took}", state.workflow.name, state.trigger, moment(state.requested_at));
     }
-    let criteria = story.standard.criteria.map(|criteria| format!("the criteria {}", criteria.name));
+    let criteria = input.standard.criteria.map(|criteria| format!("the criteria {}", criteria.name));
     let learned = |runs: u32| format!("a baseline of {}", text::count(runs, "healthy run"));
-    let baseline = story.standard.baseline.map(|baseline| learned(baseline.runs));
+    let baseline = input.standard.baseline.map(|baseline| learned(baseline.runs));
     let by: Vec<_> = criteria.into_iter().chain(baseline).collect();
     if by.is_empty() {
         return "judged without criteria or baseline".to_owned();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use model::{ClusterSpec, ImageSpec, Timestamp, measurement::Device};
 use serde::Serialize;
 
-use crate::{RunStory, Story, rounds, text, words};
+use crate::{ReportInput, ReportedRun, fact_texts, rounds, text};
 
 /// Maximum number of listed nodes and files.
 const NAMED: usize = 32;
@@ -21,8 +21,8 @@ pub struct NamedValue {
 }
 
 /// All known details, in the order of the stages.
-pub fn details(story: &Story<'_>) -> Vec<NamedValue> {
-    let mut details = story.run.map_or_else(Vec::new, |run| of_run(&run));
+pub fn details(input: &ReportInput<'_>) -> Vec<NamedValue> {
+    let mut details = input.run.map_or_else(Vec::new, |run| of_run(&run));
     let mut add = |name, value: Option<String>| {
         details.extend(value.filter(|value| !value.is_empty()).map(|value| NamedValue {
             name,
@@ -31,12 +31,12 @@ pub fn details(story: &Story<'_>) -> Vec<NamedValue> {
             time: None,
         }));
     };
-    let table = story.logs.first().and_then(|log| log.reading.tables.first());
+    let table = input.logs.first().and_then(|log| log.reading.tables.first());
     add("devices", table.map(|table| devices(&table.devices)));
-    if let Some(criteria) = story.standard.criteria {
-        add("criteria", Some(words::because(&criteria.name, criteria.source.as_deref().unwrap_or(""))));
+    if let Some(criteria) = input.standard.criteria {
+        add("criteria", Some(fact_texts::because(&criteria.name, criteria.source.as_deref().unwrap_or(""))));
     }
-    let baseline = story.standard.baseline;
+    let baseline = input.standard.baseline;
     add(
         "baseline",
         baseline.map(|baseline| format!("learned from {}", text::count(baseline.runs, "healthy run"))),
@@ -44,7 +44,7 @@ pub fn details(story: &Story<'_>) -> Vec<NamedValue> {
     details
 }
 
-fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
+fn of_run(run: &ReportedRun<'_>) -> Vec<NamedValue> {
     let state = run.state;
     let workflow = &state.workflow;
     let named = |name, value: Option<String>, code| {
@@ -56,7 +56,7 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
         Some(NamedValue { name, value, code: false, time })
     };
     let first = [
-        named("workflow", Some(words::because(&workflow.name, &workflow.description)), false),
+        named("workflow", Some(fact_texts::because(&workflow.name, &workflow.description)), false),
         named("trigger", Some(state.trigger.to_string()), false),
         moment("requested", Some(state.requested_at)),
         moment("settled", state.settled.as_ref().map(|(_, at)| *at)),
@@ -90,7 +90,7 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
         add("nodes", Some(format!("{}: {nodes}", cluster.nodes.len())), false);
         add("endpoint", Some(cluster.access.to_string()), true);
     }
-    add("benchmark", workflow.benchmark.as_ref().map(|it| words::program(&it.program)), true);
+    add("benchmark", workflow.benchmark.as_ref().map(|it| fact_texts::program(&it.program)), true);
     add("soak", rounds::progress(state), false);
     for check in state.summarized_checks() {
         let Some(named) = workflow.check(check) else { continue };
@@ -99,7 +99,7 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
             None if state.skipped(check) => format!("skipped: needs {}", named.needs.join(", ")),
             None => "no verdict".to_owned(),
         };
-        let program = words::program(&named.benchmark.program);
+        let program = fact_texts::program(&named.benchmark.program);
         add("check", Some(format!("{}: {verdict}: {program}", text::line(&named.name))), true);
     }
     let shown = run.shown_check();
@@ -135,8 +135,8 @@ fn devices(devices: &[Device]) -> String {
 }
 
 /// Usage of provisioned clusters: time, idle time and cost.
-pub fn costs(story: &Story<'_>) -> Vec<NamedValue> {
-    let Some(run) = story.run else { return Vec::new() };
+pub fn costs(input: &ReportInput<'_>) -> Vec<NamedValue> {
+    let Some(run) = input.run else { return Vec::new() };
     let usage = run.state.usage(run.state.recorded_at);
     if usage.held.0 == Duration::ZERO {
         return Vec::new();
@@ -155,7 +155,7 @@ pub fn costs(story: &Story<'_>) -> Vec<NamedValue> {
 }
 
 /// The cost, if the workflow states a price.
-fn spent(run: &RunStory<'_>) -> Option<String> {
+fn spent(run: &ReportedRun<'_>) -> Option<String> {
     let cost = run.state.workflow.cost.as_ref()?;
     let spent = run.state.usage(run.state.recorded_at).spent?;
     let budget = cost.budget.map_or_else(String::new, |budget| format!(" of a budget of {budget}"));

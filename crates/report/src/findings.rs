@@ -7,7 +7,7 @@ use model::{
 };
 use serde::Serialize;
 
-use crate::{RunStory, StageLine, Story, text, words};
+use crate::{ReportInput, ReportedRun, StageLine, fact_texts, text};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -46,8 +46,8 @@ pub struct ReportNote {
 }
 
 /// The reasons of the verdict, most severe first.
-pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
-    match (story.whole(), story.run.and_then(RunStory::reached)) {
+pub fn reasons<'a>(input: &ReportInput<'a>) -> &'a [Reason] {
+    match (input.whole(), input.run.and_then(ReportedRun::reached)) {
         (Some(judgement), _) => &judgement.reasons,
         (None, Some(reached)) => &reached.reasons,
         (None, None) => &[],
@@ -121,9 +121,9 @@ impl<'a> Dip<'a> {
 }
 
 /// Result of the run or the logs in one word.
-pub fn headline(story: &Story<'_>) -> Headline {
-    let settled = story.run.and_then(|run| run.state.settled.as_ref()).map(|(how, _)| how);
-    let (word, tone) = match (story.verdict(), settled) {
+pub fn headline(input: &ReportInput<'_>) -> Headline {
+    let settled = input.run.and_then(|run| run.state.settled.as_ref()).map(|(how, _)| how);
+    let (word, tone) = match (input.verdict(), settled) {
         (Some(Verdict::Pass), _) => ("PASS", Tone::Good),
         (Some(Verdict::Fail), _) => ("FAIL", Tone::Bad),
         (Some(Verdict::Inconclusive), _) => ("INCONCLUSIVE", Tone::Unsure),
@@ -133,15 +133,15 @@ pub fn headline(story: &Story<'_>) -> Headline {
         (None, Some(Conclusion::TimedOut { .. })) => ("NO VERDICT", Tone::Bad),
         (None, Some(Conclusion::Cancelled { .. })) => ("CANCELLED", Tone::Unsure),
         (None, Some(Conclusion::Yielded { .. })) => ("YIELDED", Tone::Unsure),
-        (None, None) if story.run.is_some() => ("RUNNING", Tone::Busy),
+        (None, None) if input.run.is_some() => ("RUNNING", Tone::Busy),
         (None, None) => ("NO VERDICT", Tone::Unsure),
     };
     Headline { word, tone }
 }
 
 /// The end of an incomplete run, suspected nodes, unreleased clusters, and contradictory facts.
-pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
-    let Some(run) = story.run else { return Vec::new() };
+pub fn notes(input: &ReportInput<'_>) -> Vec<ReportNote> {
+    let Some(run) = input.run else { return Vec::new() };
     let state = run.state;
     let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| ending(&run, how)).collect();
     notes.extend(state.retested().iter().map(retested));
@@ -150,7 +150,7 @@ pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     }
     notes.extend(not_located(state));
     if state.settled.is_none() {
-        notes.extend(state.frontier().map(|step| now(state, step)));
+        notes.extend(state.current_step().map(|step| now(state, step)));
     }
     if state.settled.is_some() {
         notes.extend(held(state));
@@ -158,7 +158,7 @@ pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     // The end of a job that is cancelled because of its timeout is expected.
     let is_unexpected = |end: &Option<AttemptEnd>| !matches!(end, Some(AttemptEnd::TimedOut));
     for (step, _) in state.stages.iter().filter(|(_, stage)| stage.contested && is_unexpected(&stage.end)) {
-        let step = words::step(&state.workflow, *step);
+        let step = fact_texts::step(&state.workflow, *step);
         let head = format!("two different endings were reported for {step}");
         notes.push(ReportNote {
             tone: Tone::Unsure,
@@ -169,11 +169,11 @@ pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     notes
 }
 
-fn ending(run: &RunStory<'_>, how: &Conclusion) -> Option<ReportNote> {
+fn ending(run: &ReportedRun<'_>, how: &Conclusion) -> Option<ReportNote> {
     let (tone, head, text) = match how {
         Conclusion::Completed => return None,
         Conclusion::Failed { stage, check, failure } => {
-            let step = words::step(&run.state.workflow, stage.of(*check));
+            let step = fact_texts::step(&run.state.workflow, stage.of(*check));
             (Tone::Bad, format!("failed at {step}: {}", failure.code), failure.message.clone())
         }
         Conclusion::TimedOut { stage, check } => {
@@ -192,7 +192,7 @@ fn ending(run: &RunStory<'_>, how: &Conclusion) -> Option<ReportNote> {
                 Tone::Bad,
                 format!(
                     "timed out at {}: no response within its limit of {limit}",
-                    words::step(&run.state.workflow, step)
+                    fact_texts::step(&run.state.workflow, step)
                 ),
                 look,
             )
@@ -201,7 +201,7 @@ fn ending(run: &RunStory<'_>, how: &Conclusion) -> Option<ReportNote> {
             (Tone::Unsure, format!("cancelled by {by}"), cancel_reason(run).unwrap_or_default())
         }
         Conclusion::Yielded { stage, check, failure } => {
-            let step = words::step(&run.state.workflow, stage.of(*check));
+            let step = fact_texts::step(&run.state.workflow, stage.of(*check));
             (Tone::Unsure, format!("yielded to other jobs at {step}"), failure.message.clone())
         }
     };
@@ -251,7 +251,7 @@ fn retested(RetestedNode { node, returned }: &RetestedNode) -> ReportNote {
 fn not_located(state: &RunState) -> Option<ReportNote> {
     let text = state.checks().find_map(|check| match state.end(Stage::Locate.of(check))? {
         AttemptEnd::Succeeded(_) => None,
-        AttemptEnd::Failed(failure) => Some(words::failure(failure)),
+        AttemptEnd::Failed(failure) => Some(fact_texts::failure(failure)),
         AttemptEnd::TimedOut => {
             Some(format!("no response within its limit of {}", state.limit(Stage::Locate)))
         }
@@ -263,7 +263,7 @@ fn not_located(state: &RunState) -> Option<ReportNote> {
     Some(ReportNote { tone: Tone::Unsure, head: head.to_owned(), text })
 }
 
-fn cancel_reason(run: &RunStory<'_>) -> Option<String> {
+fn cancel_reason(run: &ReportedRun<'_>) -> Option<String> {
     run.records.iter().find_map(|record| match &record.entry {
         RecordEntry::Accepted { fact, .. } => match &**fact {
             Fact::CancelRequested(cancel) => Some(cancel.reason.clone()),
@@ -278,7 +278,7 @@ fn now(state: &RunState, step: Step) -> ReportNote {
     let since = since.map_or_else(String::new, |at| format!(" since {}", text::moment(at)));
     ReportNote {
         tone: Tone::Busy,
-        head: format!("now at {}{since}", words::step(&state.workflow, step)),
+        head: format!("now at {}{since}", fact_texts::step(&state.workflow, step)),
         text: String::new(),
     }
 }
@@ -316,10 +316,10 @@ pub fn tone_of(state: &RunState, line: &StageLine) -> Tone {
 pub fn unreached(state: &RunState, lines: &[StageLine]) -> Vec<String> {
     let begun = |step: &Step| lines.iter().any(|line| !line.teardown && line.step() == *step);
     let unreached = state.steps().filter(|step| state.wants(*step) && !begun(step));
-    unreached.map(|step| words::step(&state.workflow, step)).collect()
+    unreached.map(|step| fact_texts::step(&state.workflow, step)).collect()
 }
 
 /// The prebuilt image of a run, if it has one.
 pub fn given_image(state: &RunState) -> Option<String> {
-    state.image().filter(|_| !state.wants(Stage::Image)).map(words::image)
+    state.image().filter(|_| !state.wants(Stage::Image)).map(fact_texts::image)
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Story;
+use crate::ReportInput;
 
 /// Maximum number of fields shown.
 const FIELDS: usize = 40;
@@ -17,9 +17,9 @@ pub struct Field<'a> {
 }
 
 /// All known fields, sorted by name.
-pub fn fields<'a>(story: &Story<'a>) -> Vec<Field<'a>> {
-    let Some(judgement) = story.judgement else { return Vec::new() };
-    let learned = story.standard.baseline.map(|baseline| &baseline.fingerprint);
+pub fn fields<'a>(input: &ReportInput<'a>) -> Vec<Field<'a>> {
+    let Some(judgement) = input.judgement else { return Vec::new() };
+    let learned = input.standard.baseline.map(|baseline| &baseline.fingerprint);
     let fields = judgement.fingerprint.0.iter().take(FIELDS).map(|(name, value)| {
         let was = learned.and_then(|learned| learned.get(name)).filter(|was| was != value);
         Field { name, value, was }

@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use model::{CheckIndex, Every, Program, Verdict, measurement::Reading};
 
 use crate::{
-    Story, checks,
+    ReportInput, checks, fact_texts,
     findings::Tone,
     markdown::{
         escape::{cell, code},
         escaped,
     },
-    text, words,
+    text,
 };
 
 use devices::HandoverDevices;
 
-/// The document as Markdown. `stories`: one for each check, in order, or one for a single benchmark, all of the same run.
+/// The document as Markdown. `inputs`: one for each check, in order, or one for a single benchmark, all of the same run.
 #[must_use]
-pub fn handover(stories: &[Story<'_>]) -> String {
-    let Some(run) = stories.first().and_then(|story| story.run) else { return String::new() };
+pub fn handover(inputs: &[ReportInput<'_>]) -> String {
+    let Some(run) = inputs.first().and_then(|input| input.run) else { return String::new() };
     let state = run.state;
     let cluster = state.cluster().map_or("no cluster", |cluster| cluster.name.as_str());
     let verdict =
@@ -36,32 +36,32 @@ pub fn handover(stories: &[Story<'_>]) -> String {
         text::moment(state.requested_at),
         env!("CARGO_PKG_VERSION"),
     );
-    requested(&mut out, stories);
-    results(&mut out, stories);
-    measurements::write(&mut out, stories);
-    let devices = HandoverDevices::of(stories);
+    requested(&mut out, inputs);
+    results(&mut out, inputs);
+    measurements::write(&mut out, inputs);
+    let devices = HandoverDevices::of(inputs);
     devices.write(&mut out);
-    not_measured(&mut out, stories, &devices);
+    not_measured(&mut out, inputs, &devices);
     out
 }
 
-fn check_of(story: &Story<'_>) -> Option<CheckIndex> {
-    story.run.map(|run| run.shown_check())
+fn check_of(input: &ReportInput<'_>) -> Option<CheckIndex> {
+    input.run.map(|run| run.shown_check())
 }
 
-fn name_of(story: &Story<'_>) -> String {
-    let run = story.run;
+fn name_of(input: &ReportInput<'_>) -> String {
+    let run = input.run;
     run.map_or_else(String::new, |run| text::line(&run.state.workflow.check_name(run.shown_check())))
 }
 
-fn readings<'a>(story: &Story<'a>) -> impl Iterator<Item = &'a Reading> + use<'a> {
-    story.logs.iter().map(|log| log.reading).collect::<Vec<_>>().into_iter()
+fn readings<'a>(input: &ReportInput<'a>) -> impl Iterator<Item = &'a Reading> + use<'a> {
+    input.logs.iter().map(|log| log.reading).collect::<Vec<_>>().into_iter()
 }
 
-fn requested(out: &mut String, stories: &[Story<'_>]) {
+fn requested(out: &mut String, inputs: &[ReportInput<'_>]) {
     *out += "\n## Requested\n\n| check | program | started | criteria | at most |\n|---|---|---|---|---|\n";
-    for story in stories {
-        let Some((run, check)) = story.run.zip(check_of(story)) else { continue };
+    for input in inputs {
+        let Some((run, check)) = input.run.zip(check_of(input)) else { continue };
         let Some(benchmark) = run.state.workflow.benchmark_of(check) else { continue };
         let started = match &benchmark.program {
             Program::NcclTests(_) => "for each rank",
@@ -75,18 +75,18 @@ fn requested(out: &mut String, stories: &[Story<'_>]) {
             benchmark.environment.iter().map(|(name, value)| format!("{name}={value} ")).collect();
         *out += &format!(
             "| {} | {} | {started} | {} | {} |\n",
-            cell(&name_of(story)),
-            cell(&text::line(&format!("{variables}{}", words::program(&benchmark.program)))),
+            cell(&name_of(input)),
+            cell(&text::line(&format!("{variables}{}", fact_texts::program(&benchmark.program)))),
             cell(&text::line(&benchmark.criteria.name)),
             run.state.workflow.job_limit(check),
         );
     }
 }
 
-fn results(out: &mut String, stories: &[Story<'_>]) {
+fn results(out: &mut String, inputs: &[ReportInput<'_>]) {
     *out += "\n## Results\n\n| | check | verdict | reasons | criteria | log |\n|---|---|---|---|---|---|\n";
-    for story in stories {
-        let Some((run, check)) = story.run.zip(check_of(story)) else { continue };
+    for input in inputs {
+        let Some((run, check)) = input.run.zip(check_of(input)) else { continue };
         let Some(reached) = run.state.verdict_of(check) else { continue };
         let reasons = reached.reasons.iter().map(|reason| format!("{}: {}", reason.code, reason.text));
         let reasons = reasons.take(4).collect::<Vec<_>>().join("; ");
@@ -98,7 +98,7 @@ fn results(out: &mut String, stories: &[Story<'_>]) {
         *out += &format!(
             "| {} | {} | {} | {} | {} | {log} |\n",
             Tone::from(reached.verdict).mark(),
-            cell(&name_of(story)),
+            cell(&name_of(input)),
             reached.verdict,
             escaped(&text::shortened(&text::line(&reasons), 600)),
             code(&text::line(digest)),
@@ -107,9 +107,9 @@ fn results(out: &mut String, stories: &[Story<'_>]) {
     *out += "\nCriteria and logs are identified by the beginning of their SHA-256.\n";
 }
 
-fn not_measured(out: &mut String, stories: &[Story<'_>], devices: &HandoverDevices) {
+fn not_measured(out: &mut String, inputs: &[ReportInput<'_>], devices: &HandoverDevices) {
     let mut lines = Vec::new();
-    let Some(run) = stories.first().and_then(|story| story.run) else { return };
+    let Some(run) = inputs.first().and_then(|input| input.run) else { return };
     for (name, reason) in &run.state.workflow.excluded {
         lines.push(format!(
             "{}: excluded by the workflow: {}",
@@ -121,15 +121,15 @@ fn not_measured(out: &mut String, stories: &[Story<'_>], devices: &HandoverDevic
         !matches!(line.word.as_str(), "pass" | "fail" | "inconclusive") && line.tone != Tone::Excluded
     });
     lines.extend(unjudged.map(|line| format!("{}: {}: {}", code(&line.name), line.word, escaped(&line.why))));
-    for story in stories {
-        let name = code(&name_of(story));
-        let reached = story.run.zip(check_of(story)).and_then(|(run, check)| run.state.verdict_of(check));
+    for input in inputs {
+        let name = code(&name_of(input));
+        let reached = input.run.zip(check_of(input)).and_then(|(run, check)| run.state.verdict_of(check));
         let reasons = reached.map_or(&[][..], |reached| &reached.reasons);
         for reason in reasons.iter().filter(|reason| reason.weighs == Verdict::Inconclusive) {
             lines.push(format!("{name}: {}: {}", reason.code, escaped(&text::line(&reason.text))));
         }
         let mut unmeasurable: BTreeMap<(String, String), usize> = BTreeMap::new();
-        for metric in readings(story).flat_map(|reading| &reading.metrics) {
+        for metric in readings(input).flat_map(|reading| &reading.metrics) {
             if let Some(why) = &metric.unmeasurable {
                 *unmeasurable.entry((metric.name.to_string(), why.to_string())).or_default() += 1;
             }

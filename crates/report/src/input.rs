@@ -22,7 +22,7 @@ pub struct Places {
 
 /// Data of a run other than its measurements.
 #[derive(Clone, Copy, Debug)]
-pub struct RunStory<'a> {
+pub struct ReportedRun<'a> {
     /// State after the whole ledger.
     pub state: &'a RunState,
     /// Complete ledger, in order.
@@ -35,7 +35,7 @@ pub struct RunStory<'a> {
     pub check: Option<CheckIndex>,
 }
 
-impl<'a> RunStory<'a> {
+impl<'a> ReportedRun<'a> {
     /// The check whose measurements are shown.
     pub(crate) fn shown_check(&self) -> CheckIndex {
         self.check.unwrap_or_else(|| self.state.shown_check())
@@ -52,7 +52,7 @@ impl<'a> RunStory<'a> {
 
 /// A log, or the logs of a run together, with the verdict.
 #[derive(Clone, Copy, Debug)]
-pub struct LogStory<'a> {
+pub struct ReportedLog<'a> {
     pub name: &'a str,
     /// Parsed content.
     pub reading: &'a Reading,
@@ -62,11 +62,11 @@ pub struct LogStory<'a> {
 
 /// Input of a report: a run, or separate logs.
 #[derive(Clone, Debug, Default)]
-pub struct Story<'a> {
+pub struct ReportInput<'a> {
     /// The run of the measurements; `None` for separate logs.
-    pub run: Option<RunStory<'a>>,
+    pub run: Option<ReportedRun<'a>>,
     /// Measurements, in order; empty before the logs are read.
-    pub logs: Vec<LogStory<'a>>,
+    pub logs: Vec<ReportedLog<'a>>,
     /// The logs of a run one by one, each with its name; empty for separate logs.
     pub parts: Vec<(&'a str, &'a Reading)>,
     /// Verdict on all logs together, if any.
@@ -77,7 +77,7 @@ pub struct Story<'a> {
     pub series: bool,
 }
 
-impl<'a> Story<'a> {
+impl<'a> ReportInput<'a> {
     /// Whether measurements or a verdict exist.
     pub(crate) fn has_results(&self) -> bool {
         !self.logs.is_empty() || self.judgement.is_some()
@@ -94,7 +94,7 @@ impl<'a> Story<'a> {
 
     /// The ledger's verdict has priority; until the verdict is recorded, the fetched judgement is used.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
-        let recorded = self.run.and_then(RunStory::reached).map(|reached| reached.verdict);
+        let recorded = self.run.and_then(ReportedRun::reached).map(|reached| reached.verdict);
         recorded.or_else(|| self.judgement.map(|judgement| judgement.verdict))
     }
 
@@ -111,7 +111,7 @@ impl<'a> Story<'a> {
     }
 
     /// The baseline, if comparable with this log.
-    pub(crate) fn baseline(&self, log: &LogStory<'_>) -> Option<&'a Baseline> {
+    pub(crate) fn baseline(&self, log: &ReportedLog<'_>) -> Option<&'a Baseline> {
         let baseline = self.standard.baseline?;
         let judgement = log.judgement.or(self.judgement)?;
         let mut changed = baseline.fingerprint.differences(&judgement.fingerprint);

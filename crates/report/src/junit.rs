@@ -17,7 +17,7 @@ use verdict::{
 };
 
 use crate::{
-    LogStory, Story,
+    ReportInput, ReportedLog,
     checks::{self, CheckLine},
     evidence,
     findings::{self, Tone},
@@ -44,22 +44,22 @@ const SUITES: usize = 1000;
 /// The report. Consistent with the verdict: a fail has a failure, an inconclusive result only errors, a pass
 /// neither.
 #[must_use]
-pub fn junit(story: &Story<'_>) -> String {
-    let mut report = Report::new(text::shortened(&story.title(), TEXT));
-    match story.run {
+pub fn junit(input: &ReportInput<'_>) -> String {
+    let mut report = Report::new(text::shortened(&input.title(), TEXT));
+    match input.run {
         Some(run) => {
-            let log = story.logs.first();
+            let log = input.logs.first();
             let mut suite =
-                suite(story, log, run.state.run.as_str(), findings::reasons(story), story.whole());
-            suite.test_cases.insert(0, conclusion(story));
-            suite.test_cases.extend(checks(story));
+                suite(input, log, run.state.run.as_str(), findings::reasons(input), input.whole());
+            suite.test_cases.insert(0, conclusion(input));
+            suite.test_cases.extend(checks(input));
             count(&mut suite);
             report.add_test_suite(suite);
         }
         None => {
-            for log in story.logs.iter().take(SUITES) {
+            for log in input.logs.iter().take(SUITES) {
                 let reasons = log.judgement.map_or(&[][..], |judgement| &judgement.reasons);
-                let mut suite = suite(story, Some(log), log.name, reasons, log.judgement);
+                let mut suite = suite(input, Some(log), log.name, reasons, log.judgement);
                 count(&mut suite);
                 report.add_test_suite(suite);
             }
@@ -85,8 +85,8 @@ fn count(suite: &mut TestSuite) {
 }
 
 fn suite(
-    story: &Story<'_>,
-    log: Option<&LogStory<'_>>,
+    input: &ReportInput<'_>,
+    log: Option<&ReportedLog<'_>>,
     name: &str,
     reasons: &[Reason],
     judgement: Option<&Judgement>,
@@ -94,26 +94,26 @@ fn suite(
     let name = text::shortened(name, TEXT);
     let reasons = &findings::merged(reasons)[..];
     let mut suite = TestSuite::new(name.clone());
-    for field in fingerprint::fields(story) {
+    for field in fingerprint::fields(input) {
         suite.add_property(Property::new(text::line(field.name), text::shortened(field.value, TEXT)));
     }
-    for (name, value) in values(&own(story, log)) {
+    for (name, value) in values(&own(input, log)) {
         suite.add_property(Property::new(text::line(&name), text::shortened(&value, TEXT)));
     }
-    for area in areas(story, log, reasons) {
+    for area in areas(input, log, reasons) {
         let mut case = case(area, reasons);
         case.set_classname(name.clone());
         suite.test_cases.push(case);
     }
     let red = |case: &TestCase| matches!(case.status, TestCaseStatus::NonSuccess { .. });
-    let verdict = judgement.map(|judgement| judgement.verdict).or(story.verdict());
+    let verdict = judgement.map(|judgement| judgement.verdict).or(input.verdict());
     if !suite.test_cases.iter().any(red) && verdict != Some(Verdict::Pass) && judgement.is_some() {
         let mut case =
             TestCase::new("verdict", broken(NonSuccessKind::Error, "NO_REASON", "no reason is recorded"));
         case.set_classname(name);
         suite.test_cases.push(case);
     }
-    let output = judgement_text(story, log, judgement);
+    let output = judgement_text(input, log, judgement);
     if !output.is_empty() {
         match suite.test_cases.iter_mut().find(|case| red(case)) {
             Some(case) => _ = case.set_system_out(output),
@@ -124,16 +124,16 @@ fn suite(
 }
 
 /// The report about one log: with several logs, each suite reports only its own log.
-fn own<'a>(story: &Story<'a>, log: Option<&LogStory<'a>>) -> Story<'a> {
-    match (story.run, log) {
-        (None, Some(log)) => Story { logs: vec![*log], judgement: log.judgement, ..story.clone() },
-        _ => story.clone(),
+fn own<'a>(input: &ReportInput<'a>, log: Option<&ReportedLog<'a>>) -> ReportInput<'a> {
+    match (input.run, log) {
+        (None, Some(log)) => ReportInput { logs: vec![*log], judgement: log.judgement, ..input.clone() },
+        _ => input.clone(),
     }
 }
 
 /// Metrics and findings: `metric gemm.throughput dtype=bf16` and its median and worst value; `finding XID_79 gpu 3` and its text.
-fn values(story: &Story<'_>) -> Vec<(String, String)> {
-    let Metrics { metrics, findings } = metrics(story);
+fn values(input: &ReportInput<'_>) -> Vec<(String, String)> {
+    let Metrics { metrics, findings } = metrics(input);
     let mut values = Vec::new();
     for metric in metrics.iter().take(VALUES) {
         let labels: String = metric.labels.iter().map(|(name, value)| format!(" {name}={value}")).collect();
@@ -159,23 +159,23 @@ fn values(story: &Story<'_>) -> Vec<(String, String)> {
 }
 
 /// All requested and all reported checks.
-fn areas(story: &Story<'_>, log: Option<&LogStory<'_>>, reasons: &[Reason]) -> BTreeSet<CheckArea> {
+fn areas(input: &ReportInput<'_>, log: Option<&ReportedLog<'_>>, reasons: &[Reason]) -> BTreeSet<CheckArea> {
     let mut areas: BTreeSet<_> = reasons.iter().map(CheckArea::of).collect();
     if reasons.is_empty() {
         return areas;
     }
     areas.insert(CheckArea::Sanity);
-    if let Some(criteria) = story.standard.criteria {
+    if let Some(criteria) = input.standard.criteria {
         areas.extend(criteria.network.as_ref().map(|_| CheckArea::Network));
         areas.extend((!criteria.floors.is_empty()).then_some(CheckArea::Floors));
         areas.extend((!criteria.references.is_empty()).then_some(CheckArea::Reference(None)));
         let table = log.and_then(|log| log.reading.tables.first());
-        let subject = table.map(|table| JudgedTable::of(table, story.requested()));
+        let subject = table.map(|table| JudgedTable::of(table, input.requested()));
         let reference = subject.and_then(|subject| Bounds::of(&subject, criteria).reference);
         let regions = reference.iter().flat_map(|reference| regions_of(reference));
         areas.extend(regions.map(|region| CheckArea::Reference(Some(region))));
     }
-    if let Some(baseline) = story.standard.baseline {
+    if let Some(baseline) = input.standard.baseline {
         areas.extend([CheckArea::Baseline(None), CheckArea::History]);
         areas.extend(baseline.points.iter().map(|point| CheckArea::Baseline(Some(point.region))));
     }
@@ -190,13 +190,13 @@ fn case(area: CheckArea, reasons: &[Reason]) -> TestCase {
         let more = reasons.len().saturating_sub(REASONS);
         lines.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join("\n")
     };
-    let gravest = |weighs| here.iter().find(|reason| reason.weighs == weighs);
+    let most_severe = |weighs| here.iter().find(|reason| reason.weighs == weighs);
     let broke = |kind, reason: &Reason| {
         let mut status = broken(kind, &reason.code, &reason.text);
         status.set_description(description(&here));
         TestCase::new(area.name(), status)
     };
-    match (gravest(Verdict::Fail), gravest(Verdict::Inconclusive)) {
+    match (most_severe(Verdict::Fail), most_severe(Verdict::Inconclusive)) {
         (Some(reason), _) => broke(NonSuccessKind::Failure, reason),
         (None, Some(reason)) => broke(NonSuccessKind::Error, reason),
         (None, None) if here.is_empty() && !compared(area, reasons) => {
@@ -232,8 +232,8 @@ fn skipped(why: &str) -> TestCaseStatus {
 }
 
 /// One case for each check of the run.
-fn checks(story: &Story<'_>) -> Vec<TestCase> {
-    let Some(run) = story.run else { return Vec::new() };
+fn checks(input: &ReportInput<'_>) -> Vec<TestCase> {
+    let Some(run) = input.run else { return Vec::new() };
     let case = |line: CheckLine| {
         let code = line.why.split(':').next().unwrap_or_default();
         let status = match line.tone {
@@ -249,10 +249,10 @@ fn checks(story: &Story<'_>) -> Vec<TestCase> {
     checks::checks(&run).into_iter().map(case).collect()
 }
 
-fn conclusion(story: &Story<'_>) -> TestCase {
-    let settled = story.run.and_then(|run| run.state.settled.as_ref()).map(|(how, _)| how);
+fn conclusion(input: &ReportInput<'_>) -> TestCase {
+    let settled = input.run.and_then(|run| run.state.settled.as_ref()).map(|(how, _)| how);
     let why = || {
-        let notes = findings::notes(story);
+        let notes = findings::notes(input);
         notes.first().map_or_else(String::new, |note| format!("{} {}", note.head, note.text))
     };
     let status = match settled {
@@ -261,14 +261,18 @@ fn conclusion(story: &Story<'_>) -> TestCase {
         None => broken(NonSuccessKind::Error, "open", &why()),
     };
     let mut case = TestCase::new("run", status);
-    let run = story.run.map(|run| run.state.run.to_string());
+    let run = input.run.map(|run| run.state.run.to_string());
     case.set_classname(run.unwrap_or_default());
     case
 }
 
 /// The verdict in one sentence, diagnoses with their evidence, suspects, and the next step.
-fn judgement_text(story: &Story<'_>, log: Option<&LogStory<'_>>, judgement: Option<&Judgement>) -> String {
-    let own = own(story, log);
+fn judgement_text(
+    input: &ReportInput<'_>,
+    log: Option<&ReportedLog<'_>>,
+    judgement: Option<&Judgement>,
+) -> String {
+    let own = own(input, log);
     let mut lines: Vec<_> = summary::sentence(&own).into_iter().collect();
     let (diagnoses, more) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
     for diagnosis in diagnoses {

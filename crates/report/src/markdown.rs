@@ -5,7 +5,7 @@ pub(crate) mod escape;
 use model::Verdict;
 
 use crate::{
-    Story, checks, evidence,
+    ReportInput, checks, evidence, fact_texts,
     findings::{self, Tone},
     fingerprint,
     history::{LevelHistory, percent},
@@ -13,7 +13,6 @@ use crate::{
     metrics::MetricsSection,
     summary,
     text::{self, figure},
-    words,
 };
 
 pub use escape::escaped;
@@ -43,49 +42,49 @@ const TEXT: usize = 400;
 const VALUE: usize = 100;
 
 #[must_use]
-pub fn markdown(story: &Story<'_>) -> String {
-    let headline = findings::headline(story);
+pub fn markdown(input: &ReportInput<'_>) -> String {
+    let headline = findings::headline(input);
     let mut out = format!(
         "## {} {}: {}\n\n",
         headline.tone.mark(),
         headline.word,
-        code(&text::shortened(&story.title(), VALUE))
+        code(&text::shortened(&input.title(), VALUE))
     );
-    out += &format!("{}\n", escaped(&text::shortened(&words::about(story), TEXT)));
-    if let Some(sentence) = summary::sentence(story) {
+    out += &format!("{}\n", escaped(&text::shortened(&fact_texts::about(input), TEXT)));
+    if let Some(sentence) = summary::sentence(input) {
         out += &format!("\n**{}**\n", escaped(&text::shortened(&sentence, TEXT)));
     }
-    checks(&mut out, story);
-    logs(&mut out, story);
-    reasons(&mut out, story);
-    for note in findings::notes(story) {
+    checks(&mut out, input);
+    logs(&mut out, input);
+    reasons(&mut out, input);
+    for note in findings::notes(input) {
         out += &format!("\n**{}**\n", escaped(&text::shortened(&note.head, TEXT)));
         if !note.text.is_empty() {
             out += &format!("\n{}\n", fenced(&text::shortened(&note.text, TEXT)));
         }
     }
-    found(&mut out, story);
-    metrics(&mut out, story);
-    measurements(&mut out, story);
-    if let Some(history) = LevelHistory::of(story) {
+    found(&mut out, input);
+    metrics(&mut out, input);
+    measurements(&mut out, input);
+    if let Some(history) = LevelHistory::of(input) {
         out += &format!(
             "\n### History\n\nExcess time of the plateau over the baseline's: {}\n",
             escaped(&history.text())
         );
     }
-    measured_on(&mut out, story);
-    if let Some(next) = summary::next(story) {
+    measured_on(&mut out, input);
+    if let Some(next) = summary::next(input) {
         out += &format!("\n**Next:** {}\n", escaped(&text::shortened(&next, TEXT)));
     }
     out
 }
 
 /// Several logs, one line each, worst first; passed logs only as a count.
-fn logs(out: &mut String, story: &Story<'_>) {
-    if story.run.is_some() || story.logs.len() < 2 {
+fn logs(out: &mut String, input: &ReportInput<'_>) {
+    if input.run.is_some() || input.logs.len() < 2 {
         return;
     }
-    let groups = summary::groups(story);
+    let groups = summary::groups(input);
     let bad = || groups.iter().filter(|group| group.verdict != Verdict::Pass).flat_map(|group| &group.logs);
     if bad().next().is_some() {
         *out += "\n| | log | reason | level |\n|---|---|---|---|\n";
@@ -102,8 +101,8 @@ fn logs(out: &mut String, story: &Story<'_>) {
     }
 }
 
-fn checks(out: &mut String, story: &Story<'_>) {
-    let lines = story.run.map_or_else(Vec::new, |run| checks::checks(&run));
+fn checks(out: &mut String, input: &ReportInput<'_>) {
+    let lines = input.run.map_or_else(Vec::new, |run| checks::checks(&run));
     if lines.is_empty() {
         return;
     }
@@ -115,13 +114,13 @@ fn checks(out: &mut String, story: &Story<'_>) {
     if lines.len() > CHECKS {
         *out += &format!("\n{}.\n", text::count((lines.len() - CHECKS) as u64, "more check"));
     }
-    if let Some(shown) = lines.iter().find(|line| line.is_shown).filter(|_| story.has_results()) {
+    if let Some(shown) = lines.iter().find(|line| line.is_shown).filter(|_| input.has_results()) {
         *out += &format!("\nThe rest of this report is about {}.\n", code(&shown.name));
     }
 }
 
-fn reasons(out: &mut String, story: &Story<'_>) {
-    let reasons = findings::merged(findings::reasons(story));
+fn reasons(out: &mut String, input: &ReportInput<'_>) {
+    let reasons = findings::merged(findings::reasons(input));
     if reasons.is_empty() {
         return;
     }
@@ -140,8 +139,8 @@ fn reasons(out: &mut String, story: &Story<'_>) {
     }
 }
 
-fn found(out: &mut String, story: &Story<'_>) {
-    let (diagnoses, more) = evidence::diagnoses(story.whole(), DIAGNOSES, LINES);
+fn found(out: &mut String, input: &ReportInput<'_>) {
+    let (diagnoses, more) = evidence::diagnoses(input.whole(), DIAGNOSES, LINES);
     for diagnosis in &diagnoses {
         let advice = escaped(&text::shortened(&diagnosis.advice, TEXT));
         *out += &format!("\n### {}\n\n{advice}\n", code(diagnosis.cause));
@@ -159,7 +158,7 @@ fn found(out: &mut String, story: &Story<'_>) {
     if more > 0 {
         *out += &format!("\nDiagnoses omitted: {more}.\n");
     }
-    let (suspects, more) = evidence::suspects(story.whole(), SUSPECTS);
+    let (suspects, more) = evidence::suspects(input.whole(), SUSPECTS);
     if !suspects.is_empty() {
         *out += "\n### Suspects\n\n| suspect | confidence |\n|---|---:|\n";
     }
@@ -172,8 +171,8 @@ fn found(out: &mut String, story: &Story<'_>) {
 }
 
 /// Metrics and findings of all logs.
-fn metrics(out: &mut String, story: &Story<'_>) {
-    let Some(section) = MetricsSection::of(story, METRICS, FINDINGS) else { return };
+fn metrics(out: &mut String, input: &ReportInput<'_>) {
+    let Some(section) = MetricsSection::of(input, METRICS, FINDINGS) else { return };
     *out += "\n### Metrics\n";
     for program in &section.programs {
         *out += &format!("\n{}\n", escaped(&text::shortened(program, TEXT)));
@@ -212,31 +211,31 @@ fn metrics(out: &mut String, story: &Story<'_>) {
     }
 }
 
-fn measurements(out: &mut String, story: &Story<'_>) {
-    let failed = |log: &&crate::LogStory<'_>| {
+fn measurements(out: &mut String, input: &ReportInput<'_>) {
+    let failed = |log: &&crate::ReportedLog<'_>| {
         log.judgement.is_some_and(|judgement| judgement.verdict != Verdict::Pass)
     };
-    let Some(log) = story.logs.iter().find(failed).or(story.logs.last()) else { return };
+    let Some(log) = input.logs.iter().find(failed).or(input.logs.last()) else { return };
     if let Some(nothing) = measured::nothing(log.reading).filter(|_| log.reading.format.is_none()) {
         *out += &format!("\n{}\n", escaped(&text::shortened(&nothing, TEXT)));
     }
-    let Some(first) = measured::tables(story, log).next() else { return };
+    let Some(first) = measured::tables(input, log).next() else { return };
     let caption = escaped(&text::shortened(&measured::caption(first.table), TEXT));
-    let of = if story.logs.len() > 1 {
+    let of = if input.logs.len() > 1 {
         format!(" of {}", code(&text::shortened(log.name, VALUE)))
     } else {
         String::new()
     };
     *out += &format!("\n### Measurements{of}\n\n{caption}\n\n");
     table(out, &first);
-    let tables: usize = story.logs.iter().map(|log| log.reading.tables.len()).sum();
+    let tables: usize = input.logs.iter().map(|log| log.reading.tables.len()).sum();
     if tables > 1 {
         *out += &format!("\n{} in the logs.\n", text::count(tables as u64 - 1, "more table"));
     }
 }
 
 fn table(out: &mut String, measured: &MeasuredTable<'_>) {
-    let (reference, baseline) = (measured.against.reference(), measured.against.baseline());
+    let (reference, baseline) = (measured.references.reference(), measured.references.baseline());
     let floors = measured.rows.iter().any(|row| row.floor.is_some());
     let mut heads = vec!["size", "out of place µs", "busbw GB/s"];
     heads.extend(baseline.map(|_| "slower"));
@@ -290,8 +289,8 @@ fn bold(text: String, bold: bool) -> String {
     if bold { format!("**{text}**") } else { text }
 }
 
-fn measured_on(out: &mut String, story: &Story<'_>) {
-    let fields = fingerprint::fields(story);
+fn measured_on(out: &mut String, input: &ReportInput<'_>) {
+    let fields = fingerprint::fields(input);
     if fields.is_empty() {
         return;
     }

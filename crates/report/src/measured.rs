@@ -1,20 +1,20 @@
 //! Measurements as display rows, with their references and bounds.
 
-mod against;
+mod references;
 
 use model::measurement::{Half, LogEnd, Reading, Table};
 use verdict::baseline::{Region, regions};
 
-pub use against::{Against, Expected};
+pub use references::{Expected, TableReferences};
 
-use crate::{LogStory, Story, text};
+use crate::{ReportInput, ReportedLog, text};
 
 pub struct MeasuredTable<'a> {
     pub source: &'a str,
     /// Index in the log, starting at 0.
     pub number: usize,
     pub table: &'a Table,
-    pub against: Against<'a>,
+    pub references: TableReferences<'a>,
     pub rows: Vec<MeasuredSize<'a>>,
 }
 
@@ -76,20 +76,20 @@ impl<'a> MeasuredSize<'a> {
 }
 
 /// All tables of all logs, in order. Their number is unlimited; reports show a part of them.
-pub fn measured<'a>(story: &Story<'a>) -> impl Iterator<Item = MeasuredTable<'a>> {
-    story.logs.iter().flat_map(|log| tables(story, log))
+pub fn measured<'a>(input: &ReportInput<'a>) -> impl Iterator<Item = MeasuredTable<'a>> {
+    input.logs.iter().flat_map(|log| tables(input, log))
 }
 
-pub fn tables<'a>(story: &Story<'a>, log: &LogStory<'a>) -> impl Iterator<Item = MeasuredTable<'a>> {
+pub fn tables<'a>(input: &ReportInput<'a>, log: &ReportedLog<'a>) -> impl Iterator<Item = MeasuredTable<'a>> {
     let log = *log;
-    let against = Against::of(story, &log);
+    let references = TableReferences::of(input, &log);
     log.reading.tables.iter().enumerate().map(move |(number, table)| {
-        let rows = rows(table, &against);
-        MeasuredTable { source: log.name, number, table, against: against.clone(), rows }
+        let rows = rows(table, &references);
+        MeasuredTable { source: log.name, number, table, references: references.clone(), rows }
     })
 }
 
-fn rows<'a>(table: &'a Table, against: &Against<'a>) -> Vec<MeasuredSize<'a>> {
+fn rows<'a>(table: &'a Table, references: &TableReferences<'a>) -> Vec<MeasuredSize<'a>> {
     let either = |row: &'a model::measurement::Row| row.out_of_place.as_ref().or(row.in_place.as_ref());
     let curve: Vec<_> = table
         .rows
@@ -101,17 +101,17 @@ fn rows<'a>(table: &'a Table, against: &Against<'a>) -> Vec<MeasuredSize<'a>> {
         let halves = || [&row.out_of_place, &row.in_place].into_iter().flatten();
         let checked = halves().next().is_some() && halves().all(|half| half.wrong.is_some());
         let wrong = halves().filter_map(|half| half.wrong).fold(0, u64::saturating_add);
-        let out_of_place = row.out_of_place.as_ref().map(|half| against.placed(row, half, false));
-        let in_place = row.in_place.as_ref().map(|half| against.placed(row, half, true));
+        let out_of_place = row.out_of_place.as_ref().map(|half| references.placed(row, half, false));
+        let in_place = row.in_place.as_ref().map(|half| references.placed(row, half, true));
         let learned = [&out_of_place, &in_place].into_iter().flatten().find_map(|it| it.expected.as_ref());
-        let reference = against.reference_at(row.size_bytes);
+        let reference = references.reference_at(row.size_bytes);
         MeasuredSize {
             size_bytes: row.size_bytes,
             dtype: &row.dtype,
             redop: row.redop.as_deref(),
             region: learned.map(|it| it.region).or(reference.map(|(_, region)| region)).or(own),
             wrong: (checked || wrong > 0).then_some(wrong),
-            floor: against.floor_at(row.size_bytes),
+            floor: references.floor_at(row.size_bytes),
             reference: reference.map(|(busbw, _)| busbw),
             out_of_place,
             in_place,

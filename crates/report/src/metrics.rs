@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict::Judgement;
 
-use crate::{Story, measured, text};
+use crate::{ReportInput, measured, text};
 
 /// Maximum number of log names in one text.
 const PROGRAMS: usize = 4;
@@ -94,26 +94,26 @@ pub struct Metrics {
 
 /// Metrics and findings of all logs of a report.
 #[must_use]
-pub fn metrics(story: &Story<'_>) -> Metrics {
-    let logs = logs(story);
-    Metrics { metrics: summaries(&logs, story.whole()), findings: findings(&logs) }
+pub fn metrics(input: &ReportInput<'_>) -> Metrics {
+    let logs = logs(input);
+    Metrics { metrics: summaries(&logs, input.whole()), findings: findings(&logs) }
 }
 
 /// Metrics in the order of the logs: evidence of suspects has no priority, so that the order is equal for all runs.
-pub(crate) fn in_log_order(story: &Story<'_>) -> Vec<MetricSummary> {
-    summaries(&logs(story), None)
+pub(crate) fn in_log_order(input: &ReportInput<'_>) -> Vec<MetricSummary> {
+    summaries(&logs(input), None)
 }
 
 /// Metrics of all logs, evidence of suspects first.
-pub(crate) fn summaries_of(story: &Story<'_>) -> Vec<MetricSummary> {
-    summaries(&logs(story), story.whole())
+pub(crate) fn summaries_of(input: &ReportInput<'_>) -> Vec<MetricSummary> {
+    summaries(&logs(input), input.whole())
 }
 
 /// Every single log: the parts of a run, otherwise the separate logs.
-pub(crate) fn logs<'a>(story: &Story<'a>) -> Vec<(&'a str, &'a Reading)> {
-    match story.parts.is_empty() {
-        true => story.logs.iter().map(|log| (log.name, log.reading)).collect(),
-        false => story.parts.clone(),
+pub(crate) fn logs<'a>(input: &ReportInput<'a>) -> Vec<(&'a str, &'a Reading)> {
+    match input.parts.is_empty() {
+        true => input.logs.iter().map(|log| (log.name, log.reading)).collect(),
+        false => input.parts.clone(),
     }
 }
 
@@ -271,13 +271,13 @@ pub struct ShownFinding {
 
 impl MetricsSection {
     /// The section with at most `rows` metrics and `findings` findings; `None` if no log has metrics or findings.
-    pub fn of(story: &Story<'_>, rows: usize, findings: usize) -> Option<Self> {
-        let found = metrics(story);
-        let programs = programs(story);
+    pub fn of(input: &ReportInput<'_>, rows: usize, findings: usize) -> Option<Self> {
+        let found = metrics(input);
+        let programs = programs(input);
         if programs.is_empty() && found == Metrics::default() {
             return None;
         }
-        let suspects = || story.whole().into_iter().flat_map(|judgement| &judgement.suspects);
+        let suspects = || input.whole().into_iter().flat_map(|judgement| &judgement.suspects);
         let is_bad = |name: &str| suspects().any(|it| it.evidence.iter().any(|evidence| evidence == name));
         let (measured, without): (Vec<_>, Vec<_>) = found.metrics.iter().partition(|row| row.values > 0);
         Some(Self {
@@ -306,11 +306,11 @@ fn unmeasured(without: &[&MetricSummary]) -> Vec<String> {
 }
 
 /// One line for each log of a program with metrics; for a run, one line for all of them.
-fn programs(story: &Story<'_>) -> Vec<String> {
-    let logs = story.logs.iter().filter(|log| log.reading.format.is_some());
-    let of = |log: &crate::LogStory<'_>| {
+fn programs(input: &ReportInput<'_>) -> Vec<String> {
+    let logs = input.logs.iter().filter(|log| log.reading.format.is_some());
+    let of = |log: &crate::ReportedLog<'_>| {
         let program = measured::nothing(log.reading)?;
-        Some(if story.logs.len() > 1 { format!("{}: {program}", log.name) } else { program })
+        Some(if input.logs.len() > 1 { format!("{}: {program}", log.name) } else { program })
     };
     let mut programs: Vec<_> = logs.filter_map(of).collect();
     let more = programs.len().saturating_sub(PROGRAMS);

@@ -5,26 +5,26 @@ mod multiples;
 mod view;
 
 use crate::{
-    Story, render,
+    ReportInput, render,
     sizes::{self, Earlier, Series},
 };
 use view::PageData;
 
 /// The page of a run or of logs: complete, without scripts or external requests.
 #[must_use]
-pub fn html(story: &Story<'_>) -> String {
-    let view = PageData::of(story);
-    let title = format!("{} · {}", view.word(), story.title());
+pub fn html(input: &ReportInput<'_>) -> String {
+    let view = PageData::of(input);
+    let title = format!("{} · {}", view.word(), input.title());
     render::page(&title, STORY, view)
 }
 
 /// The page's content, for embedding in a page with the style [`CSS`](crate::CSS). `runs` are comparable runs, oldest first, the reported
 /// run last; if given, the page also has each size over these runs.
 #[must_use]
-pub fn part(story: &Story<'_>, runs: &[Earlier<'_>]) -> String {
-    let baseline = story.logs.first().and_then(|log| story.baseline(log));
+pub fn part(input: &ReportInput<'_>, runs: &[Earlier<'_>]) -> String {
+    let baseline = input.logs.first().and_then(|log| input.baseline(log));
     let sizes = sizes::part(Series { runs, baseline });
-    render::body(STORY, PageData::of(story).with_sizes(sizes)).unwrap_or_else(|error| render::unmade(&error))
+    render::body(STORY, PageData::of(input).with_sizes(sizes)).unwrap_or_else(|error| render::unmade(&error))
 }
 
 const STORY: &str =

@@ -5,7 +5,7 @@ use serde::Serialize;
 use verdict::baseline::Region;
 
 use crate::{
-    LogStory, Story,
+    ReportInput, ReportedLog,
     measured::{self, MeasuredSize, MeasuredTable, Placed},
 };
 
@@ -55,9 +55,9 @@ pub struct PlacementMeasurement {
 }
 
 #[must_use]
-pub fn placements(story: &Story<'_>, log: &LogStory<'_>) -> Vec<PlacementMeasurement> {
+pub fn placements(input: &ReportInput<'_>, log: &ReportedLog<'_>) -> Vec<PlacementMeasurement> {
     let mut all = Vec::new();
-    for table in measured::tables(story, log) {
+    for table in measured::tables(input, log) {
         for row in &table.rows {
             let placed = [("out_of_place", &row.out_of_place), ("in_place", &row.in_place)];
             let placed = placed.into_iter().filter_map(|(name, placed)| Some((name, placed.as_ref()?)));

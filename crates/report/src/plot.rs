@@ -49,7 +49,7 @@ fn drawable(value: f64) -> bool {
 /// Opacity of the band, so that elements behind it remain visible.
 const BAND_OPACITY: f64 = 0.2;
 
-/// Size in CSS pixels, at which the text has the page's font size.
+/// Size in CSS pixels. At this size the text of the plot has the page's font size.
 #[derive(Clone, Copy)]
 pub struct Canvas {
     pub width: u32,

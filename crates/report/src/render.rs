@@ -15,9 +15,9 @@ pub const CSS: &str = include_str!("../templates/page.css");
 
 /// A page: its own template inside the common frame.
 pub fn page(title: &str, template: &'static str, view: impl Serialize) -> String {
-    let rendered = environment(template).and_then(|world| {
+    let rendered = environment(template).and_then(|environment| {
         let body = body(template, view)?;
-        world.get_template("frame.html")?.render(minijinja::context! { title, css => CSS, body })
+        environment.get_template("frame.html")?.render(minijinja::context! { title, css => CSS, body })
     });
     rendered.unwrap_or_else(|error| format!("<!doctype html><title>Burnin</title>{}", unmade(&error)))
 }
@@ -32,12 +32,12 @@ pub fn unmade(error: &Error) -> String {
 }
 
 fn environment(template: &'static str) -> Result<Environment<'static>, Error> {
-    let mut world = Environment::new();
-    world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    world.set_formatter(cleaned);
-    world.add_template("frame.html", include_str!("../templates/frame.html.j2"))?;
-    world.add_template("body.html", template)?;
-    Ok(world)
+    let mut environment = Environment::new();
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.set_formatter(cleaned);
+    environment.add_template("frame.html", include_str!("../templates/frame.html.j2"))?;
+    environment.add_template("body.html", template)?;
+    Ok(environment)
 }
 
 /// The single place where values enter the page: cleaned here, then escaped by its template.

@@ -4,7 +4,7 @@ use lifecycle::{RunState, SoakEnd};
 use model::count;
 use serde::Serialize;
 
-use crate::{RunStory, findings::Tone, round_values::RoundValues, text};
+use crate::{ReportedRun, findings::Tone, round_values::RoundValues, text};
 
 /// The rounds of the shown check as a table.
 #[derive(Clone, Debug, Serialize)]
@@ -34,7 +34,7 @@ struct RoundRow {
 }
 
 impl RoundsSection {
-    pub(crate) fn of(run: &RunStory<'_>) -> Option<Self> {
+    pub(crate) fn of(run: &ReportedRun<'_>) -> Option<Self> {
         let rounds = run.rounds;
         let metric = rounds.iter().find_map(|round| round.metric.as_ref());
         let began = run.state.soak?.began;
@@ -79,10 +79,10 @@ pub(crate) fn progress(state: &RunState) -> Option<String> {
             format!("ended after {lasted} of {wanted}, because round {} did not pass", progress.rounds)
         }
         Some(SoakEnd::Lease) => {
-            format!("ended after {lasted} of {wanted} and {rounds}: another round would exceed the lease")
+            format!("ended after {rounds}, {lasted} of {wanted}: another round would exceed the lease")
         }
         Some(SoakEnd::Budget) => {
-            format!("ended after {lasted} of {wanted} and {rounds}: another round would exceed the budget")
+            format!("ended after {rounds}, {lasted} of {wanted}: another round would exceed the budget")
         }
         Some(SoakEnd::MaxChecks) => format!("ended after {lasted} of {wanted}: the maximum of {rounds}"),
     })

@@ -147,21 +147,21 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
     let levels: Vec<_> = levels.into_iter().filter(|(_, level)| level.abs() < ABSURD).collect();
     let (reported, slower) = levels.last().filter(|_| levels.len() > 1)?;
     let values: Vec<_> = levels.iter().map(|(_, level)| *level).collect();
-    let mut stretches = segments(&values, noise(region));
-    for stretch in &mut stretches {
+    let mut segments = segments(&values, noise(region));
+    for stretch in &mut segments {
         // The level search returns only values of a grid: the median of the runs is more precise.
         stretch.level = middle(values[stretch.first..stretch.end].iter().copied());
     }
     let tolerated = known.map(|(_, tolerated)| tolerated);
     let bad = tolerated.is_some_and(|tolerated| *slower > tolerated);
-    let change = match stretches.as_slice() {
+    let change = match segments.as_slice() {
         [.., before, now] if (now.level - before.level).abs() >= TOLD => {
             let since = levels[now.first].0;
             format!("{} since {}, {}", percent(now.level - before.level), since.at, since.run)
         }
         _ => String::new(),
     };
-    let picture = Picture::of(&values, &stretches, tolerated);
+    let picture = PlotCoordinates::of(&values, &segments, tolerated);
     let described = match change.as_str() {
         "" => format!("{} on one level", text::count(values.len() as u64, "run")),
         change => format!("{} runs: {change}", values.len()),
@@ -174,9 +174,9 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
         told: change,
         view: format!("0 0 {WIDE} {HIGH}"),
         band: tolerated.map(|tolerated| picture.band(tolerated)),
-        level: picture.steps(&stretches),
+        level: picture.steps(&segments),
         points: picture.line(&values),
-        changes: picture.changes(&stretches),
+        changes: picture.changes(&segments),
         last: picture.last(*slower),
         described,
     })
@@ -199,17 +199,17 @@ fn middle(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Coordinates in the view box.
-struct Picture {
+struct PlotCoordinates {
     count: usize,
     /// Half of the shown range around the usual value.
     scale: f64,
 }
 
-impl Picture {
-    fn of(values: &[f64], stretches: &[Segment], tolerated: Option<f64>) -> Self {
+impl PlotCoordinates {
+    fn of(values: &[f64], segments: &[Segment], tolerated: Option<f64>) -> Self {
         // An outlier is drawn at the edge, because a range that includes the outlier would make lasting changes too
         // small to read.
-        let levels = stretches.iter().map(|stretch| stretch.level.abs());
+        let levels = segments.iter().map(|stretch| stretch.level.abs());
         let mut far: Vec<_> = values.iter().map(|value| value.abs()).collect();
         far.sort_by(f64::total_cmp);
         let most = far.get(far.len() * 9 / 10).copied();
@@ -240,9 +240,9 @@ impl Picture {
         points.trim_end().to_owned()
     }
 
-    fn steps(&self, stretches: &[Segment]) -> String {
+    fn steps(&self, segments: &[Segment]) -> String {
         let mut path = String::new();
-        for stretch in stretches {
+        for stretch in segments {
             let y = short(self.y(stretch.level));
             let (from, to) = (stretch.first as f64 - 0.5, stretch.end as f64 - 0.5);
             let _ = write!(path, "M{} {y}H{}", short(self.x(from)), short(self.x(to)));
@@ -250,8 +250,8 @@ impl Picture {
         path
     }
 
-    fn changes(&self, stretches: &[Segment]) -> Vec<String> {
-        stretches.iter().skip(1).map(|stretch| short(self.x(stretch.first as f64 - 0.5))).collect()
+    fn changes(&self, segments: &[Segment]) -> Vec<String> {
+        segments.iter().skip(1).map(|stretch| short(self.x(stretch.first as f64 - 0.5))).collect()
     }
 
     fn last(&self, value: f64) -> (String, String) {

@@ -4,7 +4,7 @@ use model::{Reason, Verdict};
 use verdict::baseline::Region;
 
 use crate::{
-    LogStory, Story, findings,
+    ReportInput, ReportedLog, findings,
     measured::{self, MeasuredSize, MeasuredTable, measured},
     reasons, text,
 };
@@ -26,14 +26,14 @@ const LONGEST: usize = 200;
 /// The verdict in one sentence: level, distance from its standard, and affected sizes; or the most severe reason. For
 /// several logs, the totals.
 #[must_use]
-pub fn sentence(story: &Story<'_>) -> Option<String> {
-    story.verdict()?;
-    if story.run.is_none() && story.logs.len() > 1 {
-        return Some(totals(story));
+pub fn sentence(input: &ReportInput<'_>) -> Option<String> {
+    input.verdict()?;
+    if input.run.is_none() && input.logs.len() > 1 {
+        return Some(totals(input));
     }
-    let reasons = findings::reasons(story);
+    let reasons = findings::reasons(input);
     let first = reasons.first()?;
-    let level = |code: &str| the_only_table(story).and_then(|table| level(&table, code));
+    let level = |code: &str| the_only_table(input).and_then(|table| level(&table, code));
     if OF_LEVEL.contains(&first.code.as_str()) {
         return Some(level(&first.code).unwrap_or_else(|| text::shortened(&first.text, LONGEST)));
     }
@@ -47,25 +47,25 @@ pub fn sentence(story: &Story<'_>) -> Option<String> {
 }
 
 /// `120 logs: 97 pass, 20 fail, 3 inconclusive`.
-pub fn totals(story: &Story<'_>) -> String {
-    let of = |wanted: Verdict| story.logs.iter().filter(|log| verdict_of(log) == wanted).count();
+pub fn totals(input: &ReportInput<'_>) -> String {
+    let of = |wanted: Verdict| input.logs.iter().filter(|log| verdict_of(log) == wanted).count();
     let all = [Verdict::Pass, Verdict::Fail, Verdict::Inconclusive].map(|verdict| (of(verdict), verdict));
     let all: Vec<_> = all
         .into_iter()
         .filter(|(count, verdict)| *count > 0 || *verdict != Verdict::Inconclusive)
         .map(|(count, verdict)| format!("{count} {verdict}"))
         .collect();
-    format!("{}: {}", text::count(story.logs.len() as u64, "log"), all.join(", "))
+    format!("{}: {}", text::count(input.logs.len() as u64, "log"), all.join(", "))
 }
 
 /// Verdict on a log; inconclusive if it was not judged.
-pub fn verdict_of(log: &LogStory<'_>) -> Verdict {
+pub fn verdict_of(log: &ReportedLog<'_>) -> Verdict {
     log.judgement.map_or(Verdict::Inconclusive, |judgement| judgement.verdict)
 }
 
 /// The folder of all logs, with a slash at its end; empty if the logs have no common folder.
-pub fn common_folder<'a>(story: &Story<'a>) -> &'a str {
-    let mut names = story.logs.iter().map(|log| log.name);
+pub fn common_folder<'a>(input: &ReportInput<'a>) -> &'a str {
+    let mut names = input.logs.iter().map(|log| log.name);
     let first = names.next().map_or("", |name| &name[..name.rfind('/').map_or(0, |at| at + 1)]);
     names.fold(first, |common, name| {
         let same = common.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
@@ -76,7 +76,7 @@ pub fn common_folder<'a>(story: &Story<'a>) -> &'a str {
 
 /// A log among several, for display in one line.
 pub struct LogSummary<'a> {
-    pub log: LogStory<'a>,
+    pub log: ReportedLog<'a>,
     pub verdict: Verdict,
     /// Code of the most severe reason; empty without a reason.
     pub code: &'a str,
@@ -87,10 +87,10 @@ pub struct LogSummary<'a> {
 }
 
 impl<'a> LogSummary<'a> {
-    pub fn of(story: &Story<'a>, log: &LogStory<'a>) -> Self {
+    pub fn of(input: &ReportInput<'a>, log: &ReportedLog<'a>) -> Self {
         let reason = log.judgement.and_then(|judgement| judgement.reasons.first());
         let code = reason.map_or("", |reason| &reason.code);
-        let mut tables = measured::tables(story, log);
+        let mut tables = measured::tables(input, log);
         let table = tables.next().filter(|_| log.reading.tables.len() == 1);
         let level = table.filter(|_| OF_LEVEL.contains(&code)).and_then(|table| Level::of(&table, code));
         let part = level.as_ref().map_or(1.0, |level| level.measured / level.standard);
@@ -117,22 +117,22 @@ pub struct LogGroup<'a> {
 }
 
 /// All logs by verdict and reason: failures first, then the most frequent reason, then the largest distance.
-pub fn groups<'a>(story: &Story<'a>) -> Vec<LogGroup<'a>> {
+pub fn groups<'a>(input: &ReportInput<'a>) -> Vec<LogGroup<'a>> {
     let mut groups: Vec<LogGroup<'a>> = Vec::new();
-    for log in &story.logs {
-        let summary = LogSummary::of(story, log);
+    for log in &input.logs {
+        let summary = LogSummary::of(input, log);
         let code = if summary.verdict == Verdict::Pass { "" } else { summary.code };
         match groups.iter_mut().find(|group| group.verdict == summary.verdict && group.code == code) {
             Some(group) => group.logs.push(summary),
             None => groups.push(LogGroup { verdict: summary.verdict, code, logs: vec![summary] }),
         }
     }
-    let gravity = |verdict| match verdict {
+    let severity = |verdict| match verdict {
         Verdict::Fail => 0,
         Verdict::Inconclusive => 1,
         Verdict::Pass => 2,
     };
-    groups.sort_by_key(|group| (gravity(group.verdict), std::cmp::Reverse(group.logs.len())));
+    groups.sort_by_key(|group| (severity(group.verdict), std::cmp::Reverse(group.logs.len())));
     for group in &mut groups {
         group.logs.sort_by(|a, b| a.part.total_cmp(&b.part));
     }
@@ -141,23 +141,23 @@ pub fn groups<'a>(story: &Story<'a>) -> Vec<LogGroup<'a>> {
 
 /// Next step, from the documentation of the most severe reason that has one. A pass needs no next step.
 #[must_use]
-pub fn next(story: &Story<'_>) -> Option<String> {
-    let verdict = story.verdict().filter(|verdict| *verdict != Verdict::Pass)?;
+pub fn next(input: &ReportInput<'_>) -> Option<String> {
+    let verdict = input.verdict().filter(|verdict| *verdict != Verdict::Pass)?;
     let decides = |reason: &&Reason| reason.weighs == verdict;
-    findings::reasons(story).iter().filter(decides).find_map(|reason| action(story, &reason.code))
+    findings::reasons(input).iter().filter(decides).find_map(|reason| action(input, &reason.code))
 }
 
 /// Next step of a code; `None` if the code needs no action.
-pub fn action(story: &Story<'_>, code: &str) -> Option<String> {
+pub fn action(input: &ReportInput<'_>, code: &str) -> Option<String> {
     // If both kinds of benchmarks use the code, select the entry of this kind.
-    let metrics = story.logs.iter().all(|log| log.reading.tables.is_empty());
+    let metrics = input.logs.iter().all(|log| log.reading.tables.is_empty());
     let entries = reasons::entries(code);
     let entry = entries.iter().find(|entry| entry.metrics == metrics).or(entries.first())?;
     (!entry.action.is_empty()).then(|| entry.action.clone())
 }
 
-fn the_only_table<'a>(story: &Story<'a>) -> Option<MeasuredTable<'a>> {
-    let mut all = measured(story);
+fn the_only_table<'a>(input: &ReportInput<'a>) -> Option<MeasuredTable<'a>> {
+    let mut all = measured(input);
     let table = all.next()?;
     all.next().is_none().then_some(table)
 }
@@ -182,7 +182,7 @@ impl Level {
         let measured = plateau(table)?;
         let collective = collective(table);
         let baseline = || {
-            let points = table.against.baseline()?.points.iter();
+            let points = table.references.baseline()?.points.iter();
             median(points.filter(|point| point.region == Region::Plateau).map(|point| point.busbw))
         };
         let reference = || median(rows().filter_map(|row| row.reference));

@@ -8,11 +8,10 @@ mod text_report;
 use std::collections::BTreeSet;
 
 use crate::{
-    RunStory, Story, checks, evidence,
+    ReportInput, ReportedRun, checks, evidence, fact_texts,
     findings::{self, Tone},
     measured, rounds, summary, text,
     timeline::timeline,
-    words,
 };
 
 pub(crate) use text_report::{Paint, TextReport};
@@ -45,31 +44,31 @@ const fn wrapped(text_report: &TextReport) -> usize {
 
 /// The short report. Several logs have one line each; everything else has a maximum length.
 #[must_use]
-pub fn terminal(story: &Story<'_>, screen: impl Into<Screen>) -> String {
+pub fn terminal(input: &ReportInput<'_>, screen: impl Into<Screen>) -> String {
     let screen = screen.into();
     let mut text_report = TextReport::new(screen);
-    title(&mut text_report, story, screen);
-    if let Some(run) = story.run {
+    title(&mut text_report, input, screen);
+    if let Some(run) = input.run {
         if screen.stages {
             stages(&mut text_report, &run);
         }
-        checks(&mut text_report, story, &run);
+        checks(&mut text_report, input, &run);
     }
     let mut rest = TextReport::new(screen);
-    verdict(&mut rest, story);
-    found(&mut rest, story);
-    if let Some(next) = summary::next(story) {
+    verdict(&mut rest, input);
+    found(&mut rest, input);
+    if let Some(next) = summary::next(input) {
         rest.paragraph((Paint::Bold, "Next: "), &next, NOTE);
     }
-    if let Some(run) = story.run {
+    if let Some(run) = input.run {
         places(&mut rest, &run);
     }
     // The table needs 9 further lines: two gaps, and its caption, header and footer.
     let room = LINES.saturating_sub(text_report.lines() + rest.lines() + 9).max(FEWEST);
     let mut about_metrics = TextReport::new(screen);
-    let others = story.logs.len() > 1 || story.logs.iter().any(|log| !log.reading.tables.is_empty());
-    metrics::write(&mut about_metrics, story, if others { FEWEST } else { room });
-    measurements(&mut text_report, story, room.saturating_sub(about_metrics.lines()).max(FEWEST));
+    let others = input.logs.len() > 1 || input.logs.iter().any(|log| !log.reading.tables.is_empty());
+    metrics::write(&mut about_metrics, input, if others { FEWEST } else { room });
+    measurements(&mut text_report, input, room.saturating_sub(about_metrics.lines()).max(FEWEST));
     if about_metrics.lines() > 0 {
         text_report.gap();
         text_report.append(about_metrics);
@@ -79,12 +78,12 @@ pub fn terminal(story: &Story<'_>, screen: impl Into<Screen>) -> String {
     text_report.finish()
 }
 
-fn title(text_report: &mut TextReport, story: &Story<'_>, screen: Screen) {
-    let title = match story.run {
-        None if story.logs.len() > 1 => summary::totals(story),
-        _ => text::ending(&story.title(), text_report.width()),
+fn title(text_report: &mut TextReport, input: &ReportInput<'_>, screen: Screen) {
+    let title = match input.run {
+        None if input.logs.len() > 1 => summary::totals(input),
+        _ => text::ending(&input.title(), text_report.width()),
     };
-    let about = words::about_at(story, |at| screen.moment(at));
+    let about = fact_texts::about_at(input, |at| screen.moment(at));
     if title.chars().count() + 2 + about.chars().count() <= text_report.width() {
         text_report.line(&[(Paint::Bold, &title), (Paint::None, "  "), (Paint::Dim, &about)]);
     } else {
@@ -93,7 +92,7 @@ fn title(text_report: &mut TextReport, story: &Story<'_>, screen: Screen) {
     }
 }
 
-fn stages(text_report: &mut TextReport, run: &RunStory<'_>) {
+fn stages(text_report: &mut TextReport, run: &ReportedRun<'_>) {
     let state = run.state;
     let lines = timeline(run.records);
     text_report.gap();
@@ -122,7 +121,7 @@ fn stages(text_report: &mut TextReport, run: &RunStory<'_>) {
 }
 
 /// One line for each check, worst first, and the name of the one whose measurements follow.
-fn checks(text_report: &mut TextReport, story: &Story<'_>, run: &RunStory<'_>) {
+fn checks(text_report: &mut TextReport, input: &ReportInput<'_>, run: &ReportedRun<'_>) {
     let lines = checks::checks(run);
     if lines.is_empty() {
         return;
@@ -146,7 +145,7 @@ fn checks(text_report: &mut TextReport, story: &Story<'_>, run: &RunStory<'_>) {
         let more = text::count((lines.len() - CHECKS) as u64, "more check");
         text_report.line(&[(Paint::Dim, &format!("    {more}{}", elsewhere_of(run)))]);
     }
-    if let Some(shown) = lines.iter().find(|line| line.is_shown).filter(|_| story.has_results()) {
+    if let Some(shown) = lines.iter().find(|line| line.is_shown).filter(|_| input.has_results()) {
         text_report.line(&[(
             Paint::Dim,
             &format!("    measurements and verdict of {}:", text::shortened(&shown.name, 40)),
@@ -154,24 +153,24 @@ fn checks(text_report: &mut TextReport, story: &Story<'_>, run: &RunStory<'_>) {
     }
 }
 
-fn elsewhere_of(run: &RunStory<'_>) -> String {
+fn elsewhere_of(run: &ReportedRun<'_>) -> String {
     run.places.report.as_ref().map_or_else(String::new, |page| format!(", all in {page}"))
 }
 
-fn measurements(text_report: &mut TextReport, story: &Story<'_>, room: usize) {
-    if story.logs.len() > 1 {
-        return logs::write(text_report, story);
+fn measurements(text_report: &mut TextReport, input: &ReportInput<'_>, room: usize) {
+    if input.logs.len() > 1 {
+        return logs::write(text_report, input);
     }
-    let Some(log) = story.logs.first() else { return };
+    let Some(log) = input.logs.first() else { return };
     // The section about metrics names the program of a log with metrics.
     if let Some(nothing) = measured::nothing(log.reading).filter(|_| log.reading.format.is_none()) {
         text_report.gap();
         text_report.paragraph((Paint::None, "  "), &nothing, NOTE);
     }
-    let Some(first) = measured::tables(story, log).next() else { return };
+    let Some(first) = measured::tables(input, log).next() else { return };
     text_report.gap();
     text_report.paragraph((Paint::None, "  "), &measured::caption(first.table), wrapped(text_report));
-    let all = if story.run.is_some() { "the report shows all" } else { "--output csv shows all" };
+    let all = if input.run.is_some() { "the report shows all" } else { "--output csv shows all" };
     table::write(text_report, &first, room, all);
     if let Some(average) = first.table.average_busbw {
         let average =
@@ -185,11 +184,11 @@ fn measurements(text_report: &mut TextReport, story: &Story<'_>, room: usize) {
     }
 }
 
-fn verdict(text_report: &mut TextReport, story: &Story<'_>) {
-    let headline = findings::headline(story);
-    let sentence = summary::sentence(story).unwrap_or_default();
-    let diagnosed = story.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
-    let (mut shown, more) = reasons(story, if diagnosed { REASONS_BESIDE } else { REASONS });
+fn verdict(text_report: &mut TextReport, input: &ReportInput<'_>) {
+    let headline = findings::headline(input);
+    let sentence = summary::sentence(input).unwrap_or_default();
+    let diagnosed = input.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
+    let (mut shown, more) = reasons(input, if diagnosed { REASONS_BESIDE } else { REASONS });
     // A reason that begins the sentence is not repeated: its code is printed before the sentence.
     let repeated = shown.first().filter(|(_, _, why)| !why.is_empty() && sentence.starts_with(why.as_str()));
     let code = repeated.map_or_else(String::new, |(code, ..)| format!("{code}: "));
@@ -216,9 +215,9 @@ fn verdict(text_report: &mut TextReport, story: &Story<'_>) {
     }
     if more > 0 {
         let more = text::count(more as u64, "more kind");
-        text_report.painted(Paint::Dim, &format!("{more} of reasons{}", elsewhere(story)));
+        text_report.painted(Paint::Dim, &format!("{more} of reasons{}", addresses(input)));
     }
-    for note in findings::notes(story) {
+    for note in findings::notes(input) {
         text_report.painted(note.tone.into(), &text::shortened(&note.head, NOTE * text_report.width()));
         for line in text::block(&note.text).lines().take(NOTE) {
             text_report.paragraph((Paint::None, "    "), line, NOTE);
@@ -228,12 +227,12 @@ fn verdict(text_report: &mut TextReport, story: &Story<'_>) {
 
 /// The most severe reasons: code, tone and text, and the number of the omitted codes. If they exceed the maximum, the first of each code
 /// represents the others. If there are several logs, only a series has reasons here; otherwise the line of each log has one.
-fn reasons(story: &Story<'_>, most: usize) -> (Vec<(String, Tone, String)>, usize) {
-    let several = story.logs.len() > 1;
-    if several && !story.series {
+fn reasons(input: &ReportInput<'_>, most: usize) -> (Vec<(String, Tone, String)>, usize) {
+    let several = input.logs.len() > 1;
+    if several && !input.series {
         return (Vec::new(), 0);
     }
-    let mut all = findings::merged(findings::reasons(story));
+    let mut all = findings::merged(findings::reasons(input));
     all.retain(|reason| !several || reason.weighs != model::Verdict::Pass);
     let mut shown: Vec<(String, Tone, String)> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -257,17 +256,17 @@ fn reasons(story: &Story<'_>, most: usize) -> (Vec<(String, Tone, String)>, usiz
 }
 
 /// Name of the format that shows the omitted part.
-const fn elsewhere(story: &Story<'_>) -> &'static str {
-    if story.run.is_some() { " in the report" } else { " with --output html" }
+const fn addresses(input: &ReportInput<'_>) -> &'static str {
+    if input.run.is_some() { " in the report" } else { " with --output html" }
 }
 
 /// Probable causes and suspects.
-fn found(text_report: &mut TextReport, story: &Story<'_>) {
-    let (diagnoses, more) = evidence::diagnoses(story.whole(), DIAGNOSES, EVIDENCE);
+fn found(text_report: &mut TextReport, input: &ReportInput<'_>) {
+    let (diagnoses, more) = evidence::diagnoses(input.whole(), DIAGNOSES, EVIDENCE);
     if !diagnoses.is_empty() {
         text_report.gap();
     }
-    let folder = if story.logs.len() > 1 { text::line(summary::common_folder(story)) } else { String::new() };
+    let folder = if input.logs.len() > 1 { text::line(summary::common_folder(input)) } else { String::new() };
     for diagnosis in &diagnoses {
         let head = format!("  {}  ", diagnosis.cause);
         if head.len() > text_report.width() / 3 {
@@ -287,21 +286,21 @@ fn found(text_report: &mut TextReport, story: &Story<'_>) {
         }
     }
     if more > 0 {
-        text_report.line(&[(Paint::Dim, &format!("  more diagnoses{}: {more}", elsewhere(story)))]);
+        text_report.line(&[(Paint::Dim, &format!("  more diagnoses{}: {more}", addresses(input)))]);
     }
-    let (suspects, more) = evidence::suspects(story.whole(), SUSPECTS);
+    let (suspects, more) = evidence::suspects(input.whole(), SUSPECTS);
     for (name, confidence) in &suspects {
         let name = format!("{name}, confidence {confidence:.2}");
         text_report.paragraph((Tone::Bad.into(), "  suspect  "), &name, wrapped(text_report) - 1);
     }
     if more > 0 {
-        text_report.line(&[(Paint::Dim, &format!("  more suspects{}: {more}", elsewhere(story)))]);
+        text_report.line(&[(Paint::Dim, &format!("  more suspects{}: {more}", addresses(input)))]);
     }
 }
 
-fn places(text_report: &mut TextReport, run: &RunStory<'_>) {
+fn places(text_report: &mut TextReport, run: &ReportedRun<'_>) {
     text_report.gap();
-    for (name, place) in words::places(run.places) {
+    for (name, place) in fact_texts::places(run.places) {
         // Values are never truncated, because they are for copying. The note in parentheses after a value has its own line if
         // both together exceed the width.
         let head = format!("  {name:<10} ");

@@ -37,7 +37,7 @@ pub fn neutral(text: &str) -> String {
             '\u{9b}' => skip_control_sequence(&mut chars),
             '\t' => clean.push(' '),
             '\n' => clean.push('\n'),
-            c if acts(c) => {}
+            c if is_control(c) => {}
             c => clean.push(c),
         }
     }
@@ -77,7 +77,7 @@ pub fn ending(text: &str, width: usize) -> String {
 }
 
 /// Whether a character has an effect: controls, and marks that reorder or hide adjacent text.
-pub fn acts(c: char) -> bool {
+pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -3,7 +3,7 @@
 use lifecycle::{AttemptEnd, LeaseState, RunState, StageState, evolve, fold};
 use model::{Attempt, Conclusion, Fact, Record, RecordEntry, Stage, Step, Timestamp};
 
-use crate::{text, words};
+use crate::{fact_texts, text};
 
 /// One attempt of a stage, or the release of its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub fn timeline(records: &[Record]) -> Vec<StageLine> {
             let replaced = |line: &&mut StageLine| line.attempt < state.attempt(line.step());
             open(&mut lines)
                 .filter(replaced)
-                .for_each(|line| line.end(state.recorded_at, &words::briefly(because)));
+                .for_each(|line| line.end(state.recorded_at, &fact_texts::one_line(because)));
         }
         if let RecordEntry::Closed { conclusion } = &record.entry {
             let outcome = match conclusion {
@@ -105,7 +105,7 @@ fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
         let index = lines.iter().position(known).unwrap_or_else(|| {
             lines.push(StageLine {
                 stage: step.stage,
-                check: words::check_of(&state.workflow, step),
+                check: fact_texts::check_of(&state.workflow, step),
                 attempt: now.attempt,
                 teardown: false,
                 began: now.since.unwrap_or(at),
@@ -117,8 +117,8 @@ fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
         let line = &mut lines[index];
         match &now.end {
             _ if line.ended.is_some() => {}
-            Some(AttemptEnd::Succeeded(fact)) => line.end(at, &words::fact(fact)),
-            Some(AttemptEnd::Failed(failure)) => line.end(at, &words::briefly(failure)),
+            Some(AttemptEnd::Succeeded(fact)) => line.end(at, &fact_texts::fact(fact)),
+            Some(AttemptEnd::Failed(failure)) => line.end(at, &fact_texts::one_line(failure)),
             Some(AttemptEnd::TimedOut) => {
                 line.end(at, &format!("no response within its limit of {}", state.limit(step)));
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::metric::{Better, Scope, Severity};
 
 use crate::{
-    Story,
+    ReportInput,
     measured::{MeasuredSize, measured},
     metrics::{self, MetricSummary},
     text,
@@ -34,7 +34,7 @@ pub struct MetricValue {
     pub value: f64,
 }
 
-/// The state of a node in one run.
+/// Metric values and findings of one node in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeValue {
     pub node: String,
@@ -71,14 +71,14 @@ pub struct Values {
 
 /// The values of a run or of logs.
 #[must_use]
-pub fn values(story: &Story<'_>) -> Values {
-    let plateaus = measured(story).filter_map(|table| {
+pub fn values(input: &ReportInput<'_>) -> Values {
+    let plateaus = measured(input).filter_map(|table| {
         let collective = table.table.collective.as_deref().unwrap_or("bandwidth");
         let value = plateau(&table.rows)?;
         let name = format!("{} plateau", text::shortened(collective, NAME));
         Some(MetricValue { name, unit: "GB/s".to_owned(), better: Better::Higher, value })
     });
-    let all = metrics::in_log_order(story);
+    let all = metrics::in_log_order(input);
     let summaries = all.iter().filter_map(|summary| {
         let labels: String = summary.labels.iter().map(|(name, value)| format!(" {name}={value}")).collect();
         Some(MetricValue {
@@ -89,7 +89,7 @@ pub fn values(story: &Story<'_>) -> Values {
         })
     });
     let metrics = plateaus.chain(summaries).take(METRICS).collect();
-    let mut nodes = nodes(story, &all);
+    let mut nodes = nodes(input, &all);
     let more_nodes = nodes.len().saturating_sub(NODES);
     nodes.truncate(NODES);
     Values { metrics, nodes, more_nodes }
@@ -112,7 +112,7 @@ struct NodeEntry {
     suspected: Option<f64>,
 }
 
-fn nodes(story: &Story<'_>, summaries: &[MetricSummary]) -> Vec<NodeValue> {
+fn nodes(input: &ReportInput<'_>, summaries: &[MetricSummary]) -> Vec<NodeValue> {
     let mut nodes: BTreeMap<String, NodeEntry> = BTreeMap::new();
     let first = summaries.iter().find(|summary| summary.better != Better::None);
     let medians: BTreeMap<_, _> = summaries
@@ -120,7 +120,7 @@ fn nodes(story: &Story<'_>, summaries: &[MetricSummary]) -> Vec<NodeValue> {
         .filter(|summary| summary.better != Better::None && summary.values > 1)
         .filter_map(|summary| Some(((summary.name.as_str(), &summary.labels), summary.median?)))
         .collect();
-    for (log, reading) in metrics::logs(story) {
+    for (log, reading) in metrics::logs(input) {
         for metric in &reading.metrics {
             let Some(value) = metric.value else { continue };
             if matches!(metric.scope, Scope::World | Scope::Rank) && metric.subject.node.is_none() {
@@ -155,7 +155,7 @@ fn nodes(story: &Story<'_>, summaries: &[MetricSummary]) -> Vec<NodeValue> {
             ));
         }
     }
-    for suspect in story.whole().into_iter().flat_map(|judgement| &judgement.suspects) {
+    for suspect in input.whole().into_iter().flat_map(|judgement| &judgement.suspects) {
         let Some(host) = &suspect.host else { continue };
         let entry = nodes.entry(text::shortened(host, NAME)).or_default();
         entry.suspected = Some(entry.suspected.unwrap_or(0.0).max(suspect.confidence));
@@ -199,7 +199,7 @@ mod tests {
     use model::measurement::Reading;
 
     use super::*;
-    use crate::LogStory;
+    use crate::ReportedLog;
 
     fn reading(node: &str, value: f64, findings: &serde_json::Value) -> Reading {
         let metric = serde_json::json!({
@@ -220,8 +220,8 @@ mod tests {
             {"code": "XID_79", "subject": {"node": "c"}, "severity": "hardware", "text": "fell off", "line": 9}
         ]);
         let readings = [reading("a", 100.0, &none), reading("b", 90.0, &none), reading("c", 101.0, &xid)];
-        let logs = readings.iter().map(|reading| LogStory { name: "1/x.log", reading, judgement: None });
-        let values = values(&Story { logs: logs.collect(), ..Story::default() });
+        let logs = readings.iter().map(|reading| ReportedLog { name: "1/x.log", reading, judgement: None });
+        let values = values(&ReportInput { logs: logs.collect(), ..ReportInput::default() });
         let names: Vec<_> = values.nodes.iter().map(|node| node.node.as_str()).collect();
         assert_eq!(names, ["c", "b", "a"]);
         assert_eq!(values.nodes[0].findings[0].line, 9);

@@ -122,7 +122,7 @@ impl RunDetail {
     pub fn of_report(report: &RunReport, now: Timestamp) -> Self {
         let (state, check) = (&report.state, report.shown_check());
         let judged = report.judgement().map_or(&[][..], |judgement| &judgement.suspects);
-        let report::Metrics { metrics, findings } = report::metrics(&report.story());
+        let report::Metrics { metrics, findings } = report::metrics(&report.input());
         let detail = Self::of(state, &report.records, now);
         // If no check was requested, `reasons`, the search and the logs are those of the whole run.
         let (reasons, located, logs) = match report.asked() {

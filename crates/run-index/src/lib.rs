@@ -45,7 +45,7 @@ pub use listing::{ListCursor, MAX_PAGE, RunFilter, RunPage};
 pub use nodes::{NodeChange, NodeHistory, NodeState, Nodes};
 pub use reference::{NoReference, ReferenceRun};
 pub use run_logs::{RunLog, RunLogs};
-pub use run_report::{Elsewhere, RunReport};
+pub use run_report::{ExternalAddresses, RunReport};
 pub use summary::{CheckState, CheckSummary, RunCost, RunStatus, RunSummary};
 pub use values::{CheckValues, KnownValues, RunValues};
 
@@ -231,7 +231,7 @@ impl RunIndex {
         run: &RunId,
         check: Option<CheckIndex>,
     ) -> Result<Option<RunDetail>, ViewError> {
-        let report = match self.report_of(run, check, Elsewhere::default()).await {
+        let report = match self.report_of(run, check, ExternalAddresses::default()).await {
             Err(ViewError::Artefact { .. }) if check.is_none() => return self.detail(run).await,
             report => report?,
         };

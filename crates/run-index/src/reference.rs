@@ -8,7 +8,7 @@ use verdict::{
     repeat,
 };
 
-use crate::{Elsewhere, RunIndex, RunReport, RunStatus, ViewError};
+use crate::{ExternalAddresses, RunIndex, RunReport, RunStatus, ViewError};
 
 /// A run that can be pinned.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl RunIndex {
         run: &RunId,
         source: PinSource,
     ) -> Result<ReferenceRun, NoReference> {
-        let report = self.report(run, Elsewhere::default()).await?;
+        let report = self.report(run, ExternalAddresses::default()).await?;
         let report = report.ok_or_else(|| NoReference::Unknown(run.clone()))?;
         let unfit = |why: String| NoReference::Unfit { run: run.clone(), why };
         let (baseline, fingerprint) = measured(&report, workflow, source).map_err(unfit)?;

@@ -7,14 +7,14 @@ use model::{
     CheckIndex, Record, RunId, Stage,
     measurement::{LogEnd, Reading},
 };
-use report::{LogStory, Places, RoundValues, RunStory, Story};
+use report::{Places, ReportInput, ReportedLog, ReportedRun, RoundValues};
 use verdict::{Judgement, Standard, Stored};
 
 use crate::{Folded, RunIndex, ViewError};
 
 /// Addresses outside the bucket, for display.
 #[derive(Clone, Debug, Default)]
-pub struct Elsewhere {
+pub struct ExternalAddresses {
     pub warehouse: String,
     /// HTML page of the run.
     pub report: Option<String>,
@@ -63,8 +63,12 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if its ledger or its artefacts cannot be read.
-    pub async fn report(&self, run: &RunId, elsewhere: Elsewhere) -> Result<Option<RunReport>, ViewError> {
-        self.report_of(run, None, elsewhere).await
+    pub async fn report(
+        &self,
+        run: &RunId,
+        addresses: ExternalAddresses,
+    ) -> Result<Option<RunReport>, ViewError> {
+        self.report_of(run, None, addresses).await
     }
 
     /// Like [`Self::report`], for one check; `None` reports the run with its most severe check.
@@ -75,7 +79,7 @@ impl RunIndex {
         &self,
         run: &RunId,
         requested_check: Option<CheckIndex>,
-        elsewhere: Elsewhere,
+        addresses: ExternalAddresses,
     ) -> Result<Option<RunReport>, ViewError> {
         let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
@@ -102,8 +106,8 @@ impl RunIndex {
             logs: state
                 .logs_of(check)
                 .map(|logs| artefacts.locate(logs.manifest.trim_end_matches("/manifest.json"))),
-            warehouse: elsewhere.warehouse,
-            report: elsewhere.report,
+            warehouse: addresses.warehouse,
+            report: addresses.report,
         };
         let rounds = self.rounds(&artefacts, &state, check).await?;
         Ok(Some(RunReport { records, state, check: requested_check, reading, logs, judged, places, rounds }))
@@ -169,7 +173,7 @@ impl RunReport {
         self.judged.as_ref().map(StoredVerdict::judgement)
     }
 
-    pub fn story(&self) -> Story<'_> {
+    pub fn input(&self) -> ReportInput<'_> {
         let check = self.shown_check();
         let benchmark = self.state.workflow.benchmark_of(check);
         let mut standard =
@@ -181,8 +185,8 @@ impl RunReport {
         }
         let judgement = self.judgement();
         let name = self.state.run.as_str();
-        Story {
-            run: Some(RunStory {
+        ReportInput {
+            run: Some(ReportedRun {
                 state: &self.state,
                 records: &self.records,
                 places: &self.places,
@@ -190,7 +194,7 @@ impl RunReport {
                 check: self.check,
             }),
             parts: self.logs.iter().map(|log| (log.log.as_str(), &log.reading)).collect(),
-            logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
+            logs: self.reading.iter().map(|reading| ReportedLog { name, reading, judgement }).collect(),
             judgement,
             standard,
             series: false,

@@ -114,7 +114,7 @@ impl CheckSummary {
         let named = named.filter_map(|check| Some((check, state.workflow.check(check)?)));
         let summary = |(check, named): (CheckIndex, &model::Check)| {
             let reached = state.verdict_of(check);
-            let current = state.frontier().is_some_and(|step| step.check == check);
+            let current = state.current_step().is_some_and(|step| step.check == check);
             let began = state.stage(Stage::Job.of(check)).is_some();
             Self {
                 name: named.name.clone(),
@@ -194,7 +194,7 @@ impl RunSummary {
             state: if finished(state) { RunStatus::Closed } else { RunStatus::Open },
             conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
             verdict: state.verdict().map(|reached| reached.verdict),
-            stage: state.frontier().map(|step| step.stage),
+            stage: state.current_step().map(|step| step.stage),
             checks: CheckSummary::all(state),
             settled_at: state.settled.as_ref().map(|(_, at)| *at),
             closed_at: state.closed,

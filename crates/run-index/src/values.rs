@@ -13,7 +13,7 @@ use model::{CheckIndex, Reason, RunId, Span, Verdict};
 use report::Values;
 use tracing::warn;
 
-use crate::{Elsewhere, RunIndex, RunStatus, RunSummary, ViewError};
+use crate::{ExternalAddresses, RunIndex, RunStatus, RunSummary, ViewError};
 
 /// Maximum concurrent reads.
 const ABREAST: usize = 8;
@@ -147,8 +147,8 @@ impl RunIndex {
         let mut values = RunValues::default();
         for check in checks {
             let Some(reached) = state.verdict_of(*check) else { continue };
-            let read = match self.report_of(run, Some(*check), Elsewhere::default()).await {
-                Ok(report) => report.map(|report| report::values(&report.story())).unwrap_or_default(),
+            let read = match self.report_of(run, Some(*check), ExternalAddresses::default()).await {
+                Ok(report) => report.map(|report| report::values(&report.input())).unwrap_or_default(),
                 Err(ViewError::Artefact { source: ledger::ArtefactError::Damaged { .. }, .. }) => {
                     Values::default()
                 }

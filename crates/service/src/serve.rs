@@ -61,9 +61,9 @@ pub struct Service {
     /// Stores unreadable events.
     pub parking: Arc<dyn DeadLetters>,
     /// Tasks that a scheduler starts at `/chores/{name}`.
-    pub chores: Vec<Arc<dyn PeriodicTask>>,
+    pub periodic_tasks: Vec<Arc<dyn PeriodicTask>>,
     /// Authenticates callers; `None`: every caller is admitted without a name.
-    pub doorkeeper: Option<Arc<dyn Authenticator>>,
+    pub authenticator: Option<Arc<dyn Authenticator>>,
     /// Telemetry to flush before each response: afterwards the platform may suspend the CPU.
     pub telemetry: Option<Arc<Telemetry>>,
 }
@@ -76,14 +76,15 @@ struct ServiceInfo {
     version: &'static str,
     revision: Option<String>,
     takes: Vec<&'static str>,
-    chores: Vec<&'static str>,
+    #[serde(rename = "chores")]
+    periodic_tasks: Vec<&'static str>,
     /// Additional fields of this service, from [`Routes::about`].
     #[serde(flatten)]
     more: serde_json::Map<String, serde_json::Value>,
 }
 
 /// Computes the fields that a service adds to `GET /about`, at each request.
-pub type More = Arc<dyn Fn() -> serde_json::Map<String, serde_json::Value> + Send + Sync>;
+pub type AboutFields = Arc<dyn Fn() -> serde_json::Map<String, serde_json::Value> + Send + Sync>;
 
 /// Routes of one service in addition to those that all services have.
 #[derive(Default)]
@@ -97,7 +98,7 @@ pub struct Routes {
     /// Serve only `open` and `/healthz`, so that a public address exposes no other route.
     pub alone: bool,
     /// Sets the additional fields of `GET /about`.
-    pub about: Option<More>,
+    pub about: Option<AboutFields>,
 }
 
 pub fn router(service: Service) -> Router {
@@ -109,12 +110,22 @@ pub fn router(service: Service) -> Router {
 /// # Panics
 /// Panics if a route is defined twice.
 pub fn with_routes(service: Service, routes: Routes) -> Router {
-    let Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry } = service;
+    let Service {
+        name,
+        version,
+        revision,
+        takes,
+        handler,
+        parking,
+        periodic_tasks,
+        authenticator,
+        telemetry,
+    } = service;
     if routes.alone {
         let open = routes.open.layer(from_fn_with_state(telemetry, flushed));
         return open.route("/healthz", get(|| async { "ok" }));
     }
-    let chore_names = chores.iter().map(|chore| chore.name()).collect();
+    let chore_names = periodic_tasks.iter().map(|task| task.name()).collect();
     let more = Default::default();
     let about = ServiceInfo {
         schema: "burnin/about/v1",
@@ -122,7 +133,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         version,
         revision,
         takes,
-        chores: chore_names,
+        periodic_tasks: chore_names,
         more,
     };
     let more = routes.about;
@@ -136,10 +147,12 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         receivers = receivers.merge(Router::new().route(path, post(receive)).with_state(receiver));
     }
     receivers
-        .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
+        .merge(
+            Router::new().route("/chores/{name}", post(run_periodic_task)).with_state(periodic_tasks.into()),
+        )
         .route("/about", get(about))
         .merge(routes.guarded)
-        .layer(from_fn_with_state(doorkeeper, admit))
+        .layer(from_fn_with_state(authenticator, admit))
         .merge(routes.open)
         .layer(from_fn_with_state(telemetry, flushed))
         .route("/healthz", get(|| async { "ok" }))
@@ -161,12 +174,12 @@ async fn flushed(State(telemetry): State<Option<Arc<Telemetry>>>, request: Reque
 
 /// Authenticates a caller before its request body is read, and records its identity.
 async fn admit(
-    State(doorkeeper): State<Option<Arc<dyn Authenticator>>>,
+    State(authenticator): State<Option<Arc<dyn Authenticator>>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    if let Some(doorkeeper) = doorkeeper {
-        match doorkeeper.admit(request.method(), request.headers()).await {
+    if let Some(authenticator) = authenticator {
+        match authenticator.admit(request.method(), request.headers()).await {
             Ok(caller) => drop(request.extensions_mut().insert(caller)),
             Err(denied) => {
                 warn!(path = request.uri().path(), "caller rejected: {denied}");
@@ -182,12 +195,15 @@ async fn admit(
     next.run(request).await
 }
 
-async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn PeriodicTask>]>>) -> Response {
-    let Some(chore) = chores.iter().find(|chore| chore.name() == name).cloned() else {
+async fn run_periodic_task(
+    Path(name): Path<String>,
+    State(periodic_tasks): State<Arc<[Arc<dyn PeriodicTask>]>>,
+) -> Response {
+    let Some(task) = periodic_tasks.iter().find(|task| task.name() == name).cloned() else {
         return StatusCode::NOT_FOUND.into_response();
     };
     // A separate task: the caller may disconnect, and a panic results in a response.
-    let result = match tokio::spawn(async move { chore.run().await }).await {
+    let result = match tokio::spawn(async move { task.run().await }).await {
         Ok(result) => result,
         Err(stopped) => Err(format!("the task panicked: {stopped}")),
     };

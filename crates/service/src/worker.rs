@@ -166,7 +166,7 @@ impl Publisher {
 
     async fn send(&self, message: Message) -> Result<(), BusError> {
         let message = message.stamped(self.clock.now(), telemetry::traceparent());
-        tracing::debug!(says = message.event_type(), id = message.key.id);
+        tracing::debug!(event = message.event_type(), id = message.key.id);
         self.bus.publish(message.to_event()).await
     }
 }

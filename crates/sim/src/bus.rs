@@ -30,24 +30,24 @@ const SLOWEST_RETRY: i64 = 60_000;
 
 /// Client of the bus in one process.
 pub struct SimBus {
-    door: Effects,
+    effects: Effects,
     roster: Arc<Roster>,
 }
 
 impl SimBus {
-    /// Client for one process: `door` decides which of its publications fail or are lost.
-    pub fn new(door: Effects, roster: Arc<Roster>) -> Self {
-        Self { door, roster }
+    /// Client for one process: `effects` decides which of its publications fail or are lost.
+    pub fn new(effects: Effects, roster: Arc<Roster>) -> Self {
+        Self { effects, roster }
     }
 
     fn world(&self) -> Arc<SimWorld> {
-        Arc::clone(&self.door.world)
+        Arc::clone(&self.effects.world)
     }
 
     /// Client for external senders, which never crash.
     fn outside(&self) -> Self {
-        let door = Effects { service: SimService::Outside, ..self.door.clone() };
-        Self::new(door, Arc::clone(&self.roster))
+        let effects = Effects { service: SimService::Outside, ..self.effects.clone() };
+        Self::new(effects, Arc::clone(&self.roster))
     }
 }
 
@@ -90,7 +90,7 @@ fn bugs(event: Event) -> Option<Event> {
 #[async_trait::async_trait]
 impl Bus for SimBus {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
-        let service = self.door.service;
+        let service = self.effects.service;
         let id = event.id().to_owned();
         let what = format!("publish {}", event.ty().trim_start_matches("dev.burnin."));
         let Some(event) = bugs(event) else { return Ok(()) };
@@ -100,24 +100,24 @@ impl Bus for SimBus {
             if service != SimService::Outside {
                 contradict(inner, self.world(), self.outside(), &event);
             }
-            let overtaken = begins_something(&event) && inner.strikes(Fault::Overtaken);
+            let overtaken = begins_something(&event) && inner.occurs(Fault::Overtaken);
             if overtaken {
                 cancel(inner, self.world(), self.outside(), &event);
             }
             for group in Group::taking(event.ty()) {
-                if !irreplaceable(&event) && inner.strikes(Fault::Drop) {
+                if !irreplaceable(&event) && inner.occurs(Fault::Drop) {
                     inner.trace(SimService::Outside, || format!("drops {}", event.id()));
                     continue;
                 }
-                let copies = if inner.strikes(Fault::Duplicate) { 2 + inner.dice.below(3) } else { 1 };
+                let copies = if inner.occurs(Fault::Duplicate) { 2 + inner.random.below(3) } else { 1 };
                 for _ in 0..copies {
-                    let mut delay = inner.dice.between(1, 60);
-                    if inner.strikes(Fault::Delay) {
-                        let longest = [2_000, 60_000, 900_000][inner.dice.index(3)];
-                        delay = inner.dice.between(0, longest);
+                    let mut delay = inner.random.between(1, 60);
+                    if inner.occurs(Fault::Delay) {
+                        let longest = [2_000, 60_000, 900_000][inner.random.index(3)];
+                        delay = inner.random.between(0, longest);
                     }
                     if overtaken {
-                        delay += inner.dice.between(500, 30_000);
+                        delay += inner.random.between(500, 30_000);
                     }
                     inner.in_flight += 1;
                     let carried = carry(Arc::clone(&self.roster), Arc::clone(&event), group, delay);
@@ -125,7 +125,7 @@ impl Bus for SimBus {
                 }
             }
         };
-        match self.door.call(EffectKind::Bus, || what.clone(), effect).await {
+        match self.effects.call(EffectKind::Bus, || what.clone(), effect).await {
             EffectResult::Done(()) => Ok(()),
             EffectResult::Lost(()) | EffectResult::Refused => {
                 Err(BusError { id, why: "deadline exceeded".to_owned() })
@@ -203,11 +203,11 @@ pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: 
                 Either::Left((answer, _)) => answer.unwrap_or(false),
                 Either::Right(_) => false,
             };
-            if answered && !world.inner().strikes(Fault::AckLost) {
+            if answered && !world.inner().occurs(Fault::AckLost) {
                 break;
             }
         }
-        let jitter = world.inner().dice.between(0, wait / 2);
+        let jitter = world.inner().random.between(0, wait / 2);
         world.sleep(wait + jitter).await;
         wait = (wait * 2).min(SLOWEST_RETRY);
     }

@@ -24,7 +24,7 @@ fn points(calls: impl IntoIterator<Item = u64>) -> Vec<CrashPoint> {
 }
 
 fn dying(at: &[CrashPoint]) -> SimOutcome {
-    let mut scenario = Scenario::happy(0, 1);
+    let mut scenario = Scenario::without_faults(0, 1);
     scenario.crash_at = at.to_vec();
     run(scenario)
 }

@@ -14,7 +14,7 @@ use ledger::{Creation, Digest, ObjectReader, Store, StoreError, check_name};
 use tokio::io::AsyncReadExt;
 
 /// Objects in an unnamed file, deleted when this is dropped.
-pub struct Shelf {
+pub struct ObjectFile {
     file: File,
     objects: Mutex<DiskObjects>,
 }
@@ -31,7 +31,7 @@ fn failed(doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> StoreErr
     move |source| StoreError::Io { doing, name, source }
 }
 
-impl Shelf {
+impl ObjectFile {
     /// An empty bucket.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Shelf {
 }
 
 #[async_trait::async_trait]
-impl Store for Shelf {
+impl Store for ObjectFile {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         check_name(name)?;
         let objects = &mut *self.objects();

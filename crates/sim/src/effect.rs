@@ -54,9 +54,9 @@ impl Effects {
             let inner = &mut *self.world.inner();
             let condition = inner.conditions.get(&self.service).copied().unwrap_or_default();
             let latency = match kind {
-                EffectKind::Read => inner.dice.between(0, 5),
-                EffectKind::Write | EffectKind::Bus => inner.dice.between(1, 40),
-                EffectKind::Provider => inner.dice.between(5, 400),
+                EffectKind::Read => inner.random.between(0, 5),
+                EffectKind::Write | EffectKind::Bus => inner.random.between(1, 40),
+                EffectKind::Provider => inner.random.between(5, 400),
             };
             let silence = if inner.now < inner.heals_at { condition.silent_until - inner.now } else { 0 };
             let out = condition.out_until - inner.now;
@@ -65,20 +65,20 @@ impl Effects {
         self.world.sleep(wait).await;
         let done = {
             let inner = &mut *self.world.inner();
-            let mortal = self.service != SimService::Outside;
-            inner.calls += u64::from(mortal);
+            let can_fail = self.service != SimService::Outside;
+            inner.calls += u64::from(can_fail);
             let call = inner.calls;
-            if mortal && kind != EffectKind::Read && inner.heals_at == START && inner.busy.is_none() {
+            if can_fail && kind != EffectKind::Read && inner.heals_at == START && inner.busy.is_none() {
                 inner.effects.push(call); // used only by enumerations of crashes, which have no other faults
             }
             let dies = |inner: &mut WorldState, moment, fault| {
-                mortal && (inner.crash_at.contains(&(call, moment)) || inner.strikes(fault))
+                can_fail && (inner.crash_at.contains(&(call, moment)) || inner.occurs(fault))
             };
             if dies(inner, EffectMoment::Before, Fault::CrashBefore) {
                 inner.trace(self.service, || format!("before: {}", what()));
                 inner.kill(self.service);
                 None
-            } else if refuses(kind).is_some_and(|fault| inner.strikes(fault)) {
+            } else if refuses(kind).is_some_and(|fault| inner.occurs(fault)) {
                 inner.trace(self.service, || format!("{} -> refused", what()));
                 return EffectResult::Refused;
             } else {
@@ -92,19 +92,19 @@ impl Effects {
             }
         };
         let Some(value) = done else { return std::future::pending().await };
-        let lies = {
+        let lost_response = {
             let inner = &mut *self.world.inner();
-            let lies = lies(kind).is_some_and(|fault| inner.strikes(fault));
-            if lies {
+            let lost_response = lost_response(kind).is_some_and(|fault| inner.occurs(fault));
+            if lost_response {
                 inner.trace(self.service, || format!("{} -> its response is lost", what()));
             }
-            lies
+            lost_response
         };
         if kind != EffectKind::Read {
-            let back = self.world.inner().dice.between(0, 20);
+            let back = self.world.inner().random.between(0, 20);
             self.world.sleep(back).await;
         }
-        if lies { EffectResult::Lost(value) } else { EffectResult::Done(value) }
+        if lost_response { EffectResult::Lost(value) } else { EffectResult::Done(value) }
     }
 }
 
@@ -116,7 +116,7 @@ const fn refuses(kind: EffectKind) -> Option<Fault> {
     })
 }
 
-const fn lies(kind: EffectKind) -> Option<Fault> {
+const fn lost_response(kind: EffectKind) -> Option<Fault> {
     match kind {
         EffectKind::Read => None,
         EffectKind::Write => Some(Fault::StoreLies),

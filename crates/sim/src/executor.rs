@@ -26,13 +26,13 @@ pub struct Executor {
 struct SimTask {
     service: SimService,
     work: Work,
-    bell: Arc<Bell>,
+    waker: Arc<TaskWaker>,
 }
 
-/// Waker of a task. `rung` prevents a second entry of the task in the queue.
-struct Bell {
+/// Waker of a task. `queued` prevents a second entry of the task in the queue.
+struct TaskWaker {
     task: u64,
-    rung: AtomicBool,
+    queued: AtomicBool,
     ready: TaskQueue,
 }
 
@@ -40,9 +40,9 @@ fn lock(queue: &TaskQueue) -> MutexGuard<'_, Vec<u64>> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Wake for Bell {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        if !self.rung.swap(true, Ordering::Relaxed) {
+        if !self.queued.swap(true, Ordering::Relaxed) {
             lock(&self.ready).push(self.task);
         }
     }
@@ -62,15 +62,15 @@ impl Executor {
                 0 => None,
                 1 => ready.pop(),
                 many => {
-                    let index = self.world.inner().dice.index(many);
+                    let index = self.world.inner().random.index(many);
                     Some(ready.swap_remove(index))
                 }
             }
         };
         let Some(id) = chosen else { return self.world.inner().advance(limit) };
         let Some(task) = self.tasks.get_mut(&id) else { return true };
-        task.bell.rung.store(false, Ordering::Relaxed);
-        let waker = Waker::from(Arc::clone(&task.bell));
+        task.waker.queued.store(false, Ordering::Relaxed);
+        let waker = Waker::from(Arc::clone(&task.waker));
         if task.work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
             self.tasks.remove(&id);
         }
@@ -96,10 +96,13 @@ impl Executor {
         for (service, work) in spawned {
             let id = self.next;
             self.next += 1;
-            let bell =
-                Arc::new(Bell { task: id, rung: AtomicBool::new(false), ready: Arc::clone(&self.ready) });
-            self.tasks.insert(id, SimTask { service, work, bell: Arc::clone(&bell) });
-            bell.wake();
+            let waker = Arc::new(TaskWaker {
+                task: id,
+                queued: AtomicBool::new(false),
+                ready: Arc::clone(&self.ready),
+            });
+            self.tasks.insert(id, SimTask { service, work, waker: Arc::clone(&waker) });
+            waker.wake();
         }
     }
 

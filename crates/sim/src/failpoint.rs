@@ -74,13 +74,13 @@ pub const ALL: &[Planted] = &[
 ];
 
 #[cfg(debug_assertions)]
-mod hunt {
+mod search {
     use super::Planted;
     use crate::{Scenario, run};
 
     /// The first seed that catches a bug, and the violated invariant. Without a planted bug no seed has violations, so the bug causes every
     /// violation.
-    pub fn hunt(bug: &Planted, seeds: u64) -> Option<(u64, &'static str)> {
+    pub fn search(bug: &Planted, seeds: u64) -> Option<(u64, &'static str)> {
         model::plant(bug.name);
         let caught = (0..seeds).find_map(|seed| {
             let outcome = run(Scenario::of(seed));
@@ -97,4 +97,4 @@ mod hunt {
 }
 
 #[cfg(debug_assertions)]
-pub use hunt::hunt;
+pub use search::search;

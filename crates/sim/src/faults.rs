@@ -1,6 +1,6 @@
 //! Faults and their rates in one simulation.
 
-use crate::Dice;
+use crate::SeededRandom;
 
 /// Builds the enum and its table.
 macro_rules! faults {
@@ -105,32 +105,33 @@ faults! {
 #[derive(Clone, Debug)]
 pub struct Faults {
     per_mille: Vec<u32>,
-    struck: Vec<u64>,
+    occurrences: Vec<u64>,
 }
 
 impl Faults {
     pub fn none() -> Self {
-        Self { per_mille: vec![0; Fault::ALL.len()], struck: vec![0; Fault::ALL.len()] }
+        Self { per_mille: vec![0; Fault::ALL.len()], occurrences: vec![0; Fault::ALL.len()] }
     }
 
     /// One simulation in ten has no faults, one in four a single kind of fault, and all others a mixture.
-    pub fn choose(dice: &mut Dice) -> Self {
+    pub fn choose(random: &mut SeededRandom) -> Self {
         let mut faults = Self::none();
-        match dice.below(20) {
+        match random.below(20) {
             0..2 => {}
             2..7 => {
-                let fault = Fault::ALL[dice.index(Fault::ALL.len())];
+                let fault = Fault::ALL[random.index(Fault::ALL.len())];
                 faults.set(fault, fault.most());
             }
             _ => {
-                let share = [100, 250, 500][dice.index(3)];
+                let share = [100, 250, 500][random.index(3)];
                 for fault in Fault::ALL {
-                    if dice.per_mille(share) {
+                    if random.per_mille(share) {
                         let most = fault.most();
                         // Three of four rates are low: if all calls fail, no other violation is found.
-                        let most = if dice.once_in(4) { most } else { (most / 4).max(1) };
+                        let most = if random.once_in(4) { most } else { (most / 4).max(1) };
                         let sure = fault.most() == 1000;
-                        faults.set(*fault, if sure { 1000 } else { 1 + dice.below(u64::from(most)) as u32 });
+                        faults
+                            .set(*fault, if sure { 1000 } else { 1 + random.below(u64::from(most)) as u32 });
                     }
                 }
             }
@@ -147,14 +148,14 @@ impl Faults {
     }
 
     /// Decides whether the fault occurs now, and counts it if so.
-    pub fn strike(&mut self, fault: Fault, dice: &mut Dice) -> bool {
-        let strikes = self.rate(fault) > 0 && dice.per_mille(self.rate(fault));
-        self.struck[fault as usize] += u64::from(strikes);
-        strikes
+    pub fn occurs(&mut self, fault: Fault, random: &mut SeededRandom) -> bool {
+        let occurs = self.rate(fault) > 0 && random.per_mille(self.rate(fault));
+        self.occurrences[fault as usize] += u64::from(occurs);
+        occurs
     }
 
     /// Number of occurrences of each fault.
-    pub fn struck(&self) -> impl Iterator<Item = (Fault, u64)> + '_ {
-        Fault::ALL.iter().map(|fault| (*fault, self.struck[*fault as usize]))
+    pub fn occurrences(&self) -> impl Iterator<Item = (Fault, u64)> + '_ {
+        Fault::ALL.iter().map(|fault| (*fault, self.occurrences[*fault as usize]))
     }
 }

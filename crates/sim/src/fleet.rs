@@ -72,59 +72,59 @@ impl Fleet {
             settings.get(&service).copied().unwrap_or(resend)
         };
         self.world.inner().trace(service, || format!("starts, incarnation {life}"));
-        let door = self.roster.door(service);
-        let bus: Arc<dyn Bus> = Arc::new(SimBus::new(door.clone(), self.roster()));
+        let effects = self.roster.effects(service);
+        let bus: Arc<dyn Bus> = Arc::new(SimBus::new(effects.clone(), self.roster()));
         let artefacts = || Artefacts::in_place(self.roster.store(service));
         let handler = match service {
             SimService::Outside => return,
-            SimService::Conductor(number) => self.conductor(door, number, life, bus, resend),
+            SimService::Conductor(number) => self.conductor(effects, number, life, bus, resend),
             SimService::Builder => {
-                let builds = Arc::new(SimBuilds(door.clone()));
-                worker(Builder::new(builds, LOOK), bus, door)
+                let builds = Arc::new(SimBuilds(effects.clone()));
+                worker(Builder::new(builds, LOOK), bus, effects)
             }
             SimService::Provisioner => {
-                let clusters = Arc::new(SimClusters(door.clone()));
-                worker(Provisioner::new(clusters, LOOK), bus, door)
+                let clusters = Arc::new(SimClusters(effects.clone()));
+                worker(Provisioner::new(clusters, LOOK), bus, effects)
             }
             SimService::Agent => {
-                let scheduler = Arc::new(SimScheduler(door.clone()));
-                worker(Agent::new(scheduler, artefacts(), LOOK), bus, door)
+                let scheduler = Arc::new(SimScheduler(effects.clone()));
+                worker(Agent::new(scheduler, artefacts(), LOOK), bus, effects)
             }
             SimService::Loader => {
-                let warehouse = Arc::new(SimWarehouse(door.clone()));
-                worker(Loader::new(artefacts(), warehouse), bus, door)
+                let warehouse = Arc::new(SimWarehouse(effects.clone()));
+                worker(Loader::new(artefacts(), warehouse), bus, effects)
             }
-            SimService::Sweeper => self.sweeper(door),
+            SimService::Sweeper => self.sweeper(effects),
             SimService::Judge => {
-                let past = Arc::new(SimWarehouse(door.clone()));
-                worker(Judge::new(artefacts(), past), bus, door)
+                let past = Arc::new(SimWarehouse(effects.clone()));
+                worker(Judge::new(artefacts(), past), bus, effects)
             }
         };
         self.roster.add(service, handler);
     }
 
     /// The sweeper reads only the provider's state.
-    fn sweeper(&self, door: Effects) -> Arc<dyn Handler> {
+    fn sweeper(&self, effects: Effects) -> Arc<dyn Handler> {
         let world = Arc::clone(&self.world);
-        self.world.spawn(door.service, async move {
-            let clusters = SimClusters(door.clone());
+        self.world.spawn(effects.service, async move {
+            let clusters = SimClusters(effects.clone());
             let grace = if planted("sweep_without_grace") { Span::from_secs(0) } else { SWEEP_GRACE };
             loop {
-                door.sleep(SWEEP).await;
+                effects.sleep(SWEEP).await;
                 if planted("no_sweep") {
                     continue;
                 }
                 if let Err(error) = provisioner::sweep(&clusters, grace, true).await {
-                    world.inner().trace(door.service, || format!("the sweep failed: {error:?}"));
+                    world.inner().trace(effects.service, || format!("the sweep failed: {error:?}"));
                 }
             }
         });
-        Arc::new(Deaf)
+        Arc::new(AcknowledgesAll)
     }
 
     fn conductor(
         self: &Arc<Self>,
-        door: Effects,
+        effects: Effects,
         number: u8,
         life: u32,
         bus: Arc<dyn Bus>,
@@ -136,9 +136,9 @@ impl Fleet {
             *written += 1;
             if planted("forget_the_nonce") { "n".to_owned() } else { format!("{number}-{life}-{written}") }
         };
-        let ledger = Ledger::new(self.roster.store(door.service), Arc::new(nonces));
+        let ledger = Ledger::new(self.roster.store(effects.service), Arc::new(nonces));
         let clock: Arc<dyn Clock> =
-            if planted("real_clock") { Arc::new(SystemClock) } else { Arc::new(door.clone()) };
+            if planted("real_clock") { Arc::new(SystemClock) } else { Arc::new(effects.clone()) };
         let resend = if planted("never_send_again") { Span::from_secs(1 << 40) } else { resend };
         let conductor = Arc::new(Conductor::new(
             ledger,
@@ -149,13 +149,13 @@ impl Fleet {
         ));
         if !planted("no_tick") {
             let (ticking, world) = (Arc::clone(&conductor), Arc::clone(&self.world));
-            self.world.spawn(door.service, async move {
+            self.world.spawn(effects.service, async move {
                 loop {
                     if let Err(error) = ticking.tick().await {
                         let why = service::worker::chain(&error);
-                        world.inner().trace(door.service, || format!("the tick failed: {why}"));
+                        world.inner().trace(effects.service, || format!("the tick failed: {why}"));
                     }
-                    door.sleep(TICK).await;
+                    effects.sleep(TICK).await;
                 }
             });
         }
@@ -163,17 +163,17 @@ impl Fleet {
     }
 }
 
-fn worker(worker: impl Worker, bus: Arc<dyn Bus>, door: Effects) -> Arc<dyn Handler> {
-    let clock: Arc<dyn Clock> = Arc::new(door.clone());
-    let spawner: Arc<dyn Spawn> = Arc::new(door);
+fn worker(worker: impl Worker, bus: Arc<dyn Bus>, effects: Effects) -> Arc<dyn Handler> {
+    let clock: Arc<dyn Clock> = Arc::new(effects.clone());
+    let spawner: Arc<dyn Spawn> = Arc::new(effects);
     Arc::new(WorkerHandler::new(worker, bus, clock).with_spawner(spawner))
 }
 
 /// Acknowledges every event without an action.
-struct Deaf;
+struct AcknowledgesAll;
 
 #[async_trait::async_trait]
-impl Handler for Deaf {
+impl Handler for AcknowledgesAll {
     async fn handle(&self, _: &service::Event) -> service::Disposition {
         service::Disposition::Done
     }

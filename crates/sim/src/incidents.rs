@@ -6,56 +6,62 @@ use cloudevents::{Event, EventBuilder, EventBuilderV10};
 use model::Span;
 use service::Bus;
 
-use crate::{Fault, bus::SimBus, effect::Effects, fleet::Fleet, process::SimService, scenario::Blow};
+use crate::{Fault, bus::SimBus, effect::Effects, fleet::Fleet, process::SimService, scenario::ProcessFault};
 
 /// Applies a failure to a process once, after a delay.
-pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: SimService, blow: Blow) {
+pub async fn fail_process(
+    fleet: Arc<Fleet>,
+    resend: Span,
+    after: i64,
+    service: SimService,
+    process_fault: ProcessFault,
+) {
     let world = fleet.world();
     world.sleep(after).await;
-    let struck = |fault| {
+    let count = |fault| {
         let inner = &mut *world.inner();
-        inner.faults.strike(fault, &mut inner.dice);
+        inner.faults.occurs(fault, &mut inner.random);
         inner.trace(service, || format!("befallen: {}", fault.as_str()));
     };
-    match blow {
-        Blow::Silent(millis) => {
-            struck(Fault::Silent);
+    match process_fault {
+        ProcessFault::Silent(millis) => {
+            count(Fault::Silent);
             let inner = &mut *world.inner();
             inner.conditions.entry(service).or_default().silent_until = inner.now + millis;
         }
-        Blow::Outage(millis) => {
-            struck(Fault::Outage);
+        ProcessFault::Outage(millis) => {
+            count(Fault::Outage);
             let inner = &mut *world.inner();
             let until = inner.now + millis;
             for service in [SimService::Conductor(0), SimService::Conductor(1), SimService::Provisioner] {
                 inner.conditions.entry(service).or_default().out_until = until;
             }
         }
-        Blow::Slow(times) => {
-            struck(Fault::Slow);
+        ProcessFault::Slow(times) => {
+            count(Fault::Slow);
             world.inner().conditions.entry(service).or_default().slowness = times;
             world.sleep(300_000).await;
             world.inner().conditions.entry(service).or_default().slowness = 1;
         }
-        Blow::Restart => {
-            struck(Fault::Restart);
+        ProcessFault::Restart => {
+            count(Fault::Restart);
             world.inner().kill(service);
         }
-        Blow::Jump(millis) => {
-            struck(Fault::Jump);
+        ProcessFault::Jump(millis) => {
+            count(Fault::Jump);
             world.inner().conditions.entry(service).or_default().skew += millis;
         }
-        Blow::Rollout => {
-            struck(Fault::Rollout);
+        ProcessFault::Rollout => {
+            count(Fault::Rollout);
             let conductor = SimService::Conductor(0);
             fleet.settings(conductor, Span(resend.0 * 3));
             world.inner().kill(conductor);
         }
-        Blow::Poison => {
-            struck(Fault::Poison);
-            let door = Effects { world: Arc::clone(&world), service: SimService::Outside };
-            let bus = SimBus::new(door, fleet.roster());
-            let number = world.inner().dice.number();
+        ProcessFault::Poison => {
+            count(Fault::Poison);
+            let effects = Effects { world: Arc::clone(&world), service: SimService::Outside };
+            let bus = SimBus::new(effects, fleet.roster());
+            let number = world.inner().random.number();
             for event in poison(number) {
                 bus.publish(event).await.ok(); // the loss of an invalid event is harmless
             }

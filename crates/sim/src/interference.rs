@@ -18,10 +18,10 @@ pub fn contradict(inner: &mut WorldState, world: Arc<SimWorld>, bus: impl Bus + 
     let Ok(message) = Message::from_event(event) else { return };
     let Content::Fact(fact) = &message.content else { return };
     let Some(stage) = fact.stage().filter(|_| fact.is_terminal()) else { return };
-    if !inner.strikes(Fault::Contradiction) {
+    if !inner.occurs(Fault::Contradiction) {
         return;
     }
-    let class = [Class::Infrastructure, Class::Workload, Class::ClusterLost][inner.dice.index(3)];
+    let class = [Class::Infrastructure, Class::Workload, Class::ClusterLost][inner.random.index(3)];
     let failure = Failure::new(class, "CONTRADICTED", "another observer reports a different result");
     let run = message.run.clone();
     inner.note(SimService::Outside, Happening::Contradicted { run: run.clone(), stage });
@@ -38,7 +38,7 @@ pub fn cancel(inner: &mut WorldState, world: Arc<SimWorld>, bus: impl Bus + 'sta
     let Ok(Message { run, attempt, .. }) = Message::from_event(event) else { return };
     let cancel = CancelRequested { by: "alice".to_owned(), reason: "changed their mind".to_owned() };
     let cancel = Message::fact("cli", run, attempt, Fact::CancelRequested(cancel)).to_event();
-    let after = inner.dice.between(0, 1_000);
+    let after = inner.random.between(0, 1_000);
     inner.in_flight += 1;
     inner.spawn(SimService::Outside, async move {
         world.sleep(after).await;

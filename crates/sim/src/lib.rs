@@ -34,9 +34,9 @@ pub mod workload;
 pub mod world;
 
 pub use checks::SimEnd;
-pub use disk_store::Shelf;
+pub use disk_store::ObjectFile;
 pub use faults::{Fault, Faults};
 pub use history::{Happening, run_of};
-pub use rng::Dice;
-pub use scenario::{Blow, RequestedRun, Scenario};
+pub use rng::SeededRandom;
+pub use scenario::{ProcessFault, RequestedRun, Scenario};
 pub use simulation::{SimOutcome, Simulation, run};

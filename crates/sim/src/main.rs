@@ -121,9 +121,9 @@ fn planted(seeds: u64, only: Option<&str>, jobs: usize) -> ExitCode {
     let bugs: Vec<_> =
         sim::failpoint::ALL.iter().filter(|bug| only.is_none_or(|only| only == bug.name)).collect();
     let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let hunt = || {
+    let search = || {
         while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match sim::failpoint::hunt(bug, seeds) {
+            match sim::failpoint::search(bug, seeds) {
                 Some((seed, invariant)) => println!("{:<28} seed {seed:>5}  {invariant}", bug.name),
                 None => {
                     missed.fetch_add(1, Ordering::Relaxed);
@@ -132,7 +132,7 @@ fn planted(seeds: u64, only: Option<&str>, jobs: usize) -> ExitCode {
             }
         }
     };
-    thread::scope(|scope| (0..jobs.max(1)).for_each(|_| drop(scope.spawn(hunt))));
+    thread::scope(|scope| (0..jobs.max(1)).for_each(|_| drop(scope.spawn(search))));
     let missed = missed.into_inner();
     println!("{} planted bugs, {missed} not caught", bugs.len());
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -8,7 +8,7 @@ use crate::{Scenario, Simulation};
 /// The facts of a run without faults, in ledger order: the request, the work, and the deletion of the
 /// cluster.
 pub fn facts() -> Vec<Occurrence> {
-    let records = Simulation::new(Scenario::happy(0, 1)).records();
+    let records = Simulation::new(Scenario::without_faults(0, 1)).records();
     let accepted = records.into_iter().filter_map(|record| match record.entry {
         RecordEntry::Accepted { event, attempt, fact } => Some(Occurrence { event, attempt, fact: *fact }),
         _ => None,
@@ -23,7 +23,7 @@ fn record(state: Option<&RunState>, run: &model::RunId, entry: RecordEntry) -> R
     Record { format: RECORD_FORMAT, run: run.clone(), seq, nonce: "n".into(), recorded_at: NOW, entry }
 }
 
-fn feed(state: &RunState, fact: &Occurrence) -> RunState {
+fn apply(state: &RunState, fact: &Occurrence) -> RunState {
     let decision = decide(state, Input::Fact(Box::new(fact.clone())), NOW);
     decision.entries.into_iter().fold(state.clone(), |state, entry| {
         let record = record(Some(&state), &state.run, entry);
@@ -54,7 +54,7 @@ pub fn every(count: usize) -> (u64, Vec<String>) {
     let mut ends: Vec<RunState> = Vec::new();
     walk(&state, &work, 0, &mut |state| {
         orders += 1;
-        let end = feed(state, &gone);
+        let end = apply(state, &gone);
         if !ends.contains(&end) {
             ends.push(end);
         }
@@ -68,6 +68,6 @@ fn walk(state: &RunState, work: &[Occurrence], fed: u32, end: &mut impl FnMut(&R
         return end(state);
     }
     for (number, fact) in work.iter().enumerate().filter(|(number, _)| fed & (1 << number) == 0) {
-        walk(&feed(state, fact), work, fed | (1 << number), end);
+        walk(&apply(state, fact), work, fed | (1 << number), end);
     }
 }

@@ -4,9 +4,9 @@ use model::SplitMix64;
 
 /// Reproducible random numbers.
 #[derive(Clone, Debug)]
-pub struct Dice(SplitMix64);
+pub struct SeededRandom(SplitMix64);
 
-impl Dice {
+impl SeededRandom {
     /// Creates a generator with this seed. Adjacent seeds result in unrelated numbers.
     pub const fn new(seed: u64) -> Self {
         Self(SplitMix64(seed.wrapping_mul(0xd6e8_feb8_6659_fd93)))

@@ -80,7 +80,7 @@ impl Roster {
         match group {
             Group::Worker(service) => found(service),
             Group::Conductors => {
-                let first = u8::from(self.world.inner().dice.once_in(2));
+                let first = u8::from(self.world.inner().random.once_in(2));
                 found(SimService::Conductor(first)).or_else(|| found(SimService::Conductor(1 - first)))
             }
         }
@@ -89,10 +89,10 @@ impl Roster {
     /// Dead letters of a process.
     pub fn parking(&self, service: SimService) -> Arc<dyn DeadLetters> {
         if planted("park_without_keeping") {
-            return Arc::new(Nowhere);
+            return Arc::new(DiscardedDeadLetters);
         }
-        let door = self.door(service);
-        Arc::new(StoreParking::new(self.store(service), Arc::new(door)))
+        let effects = self.effects(service);
+        Arc::new(StoreParking::new(self.store(service), Arc::new(effects)))
     }
 
     /// Ends a process. Returns `false` if it was not running.
@@ -105,21 +105,21 @@ impl Roster {
     }
 
     /// The effect port of a process.
-    pub fn door(&self, service: SimService) -> Effects {
+    pub fn effects(&self, service: SimService) -> Effects {
         Effects { world: Arc::clone(&self.world), service }
     }
 
     /// Client of the bucket in one process.
     pub fn store(&self, service: SimService) -> Arc<dyn Store> {
-        Arc::new(SimStore::new(self.door(service), Arc::clone(&self.bucket)))
+        Arc::new(SimStore::new(self.effects(service), Arc::clone(&self.bucket)))
     }
 }
 
 /// Dead letters of a planted bug: every event is accepted and none is stored.
-struct Nowhere;
+struct DiscardedDeadLetters;
 
 #[async_trait::async_trait]
-impl DeadLetters for Nowhere {
+impl DeadLetters for DiscardedDeadLetters {
     async fn park(&self, _: &str, _: &str, _: &[u8]) -> Result<(), String> {
         Ok(())
     }

@@ -3,7 +3,7 @@
 use model::{RunId, Span, Workflow};
 
 use crate::{
-    Dice, Fault, Faults,
+    Fault, Faults, SeededRandom,
     process::{EffectMoment, SimService},
     workload,
     world::START,
@@ -22,7 +22,7 @@ pub struct RequestedRun {
 
 /// A failure of a process.
 #[derive(Clone, Copy, Debug)]
-pub enum Blow {
+pub enum ProcessFault {
     /// The process's calls block for this time, milliseconds.
     Silent(i64),
     /// The process's calls are slower by this factor.
@@ -49,7 +49,7 @@ pub struct Scenario {
     /// Rates of random faults.
     pub faults: Faults,
     /// Process failures with their time, milliseconds after the start.
-    pub blows: Vec<(i64, SimService, Blow)>,
+    pub process_faults: Vec<(i64, SimService, ProcessFault)>,
     /// Initial offset of each clock.
     pub skews: Vec<(SimService, i64)>,
     /// End of all faults, milliseconds after the start.
@@ -81,12 +81,12 @@ impl RequestedRun {
 
 impl Scenario {
     /// No faults: this number of runs, requested at the same time.
-    pub fn happy(seed: u64, runs: usize) -> Self {
+    pub fn without_faults(seed: u64, runs: usize) -> Self {
         Self {
             seed,
             asked: (0..runs).map(RequestedRun::plainly).collect(),
             faults: Faults::none(),
-            blows: Vec::new(),
+            process_faults: Vec::new(),
             skews: Vec::new(),
             heals_after: 0,
             resend: Span::from_secs(30),
@@ -96,67 +96,67 @@ impl Scenario {
     }
 
     pub fn of(seed: u64) -> Self {
-        let dice = &mut Dice::new(seed);
-        let mut faults = Faults::choose(dice);
+        let random = &mut SeededRandom::new(seed);
+        let mut faults = Faults::choose(random);
         if faults.rate(Fault::Outage) > 0 {
             // Redelivering all events of several hours takes a million calls and finds no other violations.
             faults.set(Fault::Replay, 0);
         }
         // This fault breaks no service, so it is combined with all others.
-        if dice.once_in(2) {
+        if random.once_in(2) {
             faults.set(Fault::SickNode, 800);
         }
-        let heals_after = dice.between(600_000, HOUR);
-        let runs = if dice.once_in(4) { 2 } else { 1 };
-        let requested = |number, dice: &mut Dice| {
-            let latest = [1_500, 20_000, 300_000, 1_200_000][dice.index(4)];
-            let cancelled = dice.between(0, latest);
+        let heals_after = random.between(600_000, HOUR);
+        let runs = if random.once_in(4) { 2 } else { 1 };
+        let requested = |number, random: &mut SeededRandom| {
+            let latest = [1_500, 20_000, 300_000, 1_200_000][random.index(4)];
+            let cancelled = random.between(0, latest);
             RequestedRun {
                 run: name(number),
-                workflow: workload::any(dice),
-                after: dice.between(0, 60_000),
+                workflow: workload::any(random),
+                after: random.between(0, 60_000),
                 cancelled_after: (faults.rate(Fault::Cancel) > 0).then_some(cancelled),
             }
         };
-        let mut blows = Vec::new();
+        let mut process_faults = Vec::new();
         for fault in [Fault::Silent, Fault::Slow, Fault::Restart, Fault::Jump, Fault::Rollout, Fault::Poison]
         {
             if faults.rate(fault) == 0 {
                 continue;
             }
-            for _ in 0..=dice.below(4) {
-                let service = SimService::ALL[dice.index(SimService::ALL.len())];
-                let blow = match fault {
-                    Fault::Silent => Blow::Silent(dice.between(10_000, 900_000)),
-                    Fault::Slow => Blow::Slow(dice.between(20, 400)),
-                    Fault::Jump => Blow::Jump(dice.between(-HOUR, HOUR)),
-                    Fault::Rollout => Blow::Rollout,
-                    Fault::Poison => Blow::Poison,
-                    _ => Blow::Restart,
+            for _ in 0..=random.below(4) {
+                let service = SimService::ALL[random.index(SimService::ALL.len())];
+                let process_fault = match fault {
+                    Fault::Silent => ProcessFault::Silent(random.between(10_000, 900_000)),
+                    Fault::Slow => ProcessFault::Slow(random.between(20, 400)),
+                    Fault::Jump => ProcessFault::Jump(random.between(-HOUR, HOUR)),
+                    Fault::Rollout => ProcessFault::Rollout,
+                    Fault::Poison => ProcessFault::Poison,
+                    _ => ProcessFault::Restart,
                 };
-                blows.push((dice.between(0, 900_000), service, blow));
+                process_faults.push((random.between(0, 900_000), service, process_fault));
             }
         }
         if faults.rate(Fault::Outage) > 0 {
-            let outage = Blow::Outage(dice.between(2 * HOUR, 4 * HOUR));
-            blows.push((dice.between(0, 1_800_000), SimService::Provisioner, outage));
+            let outage = ProcessFault::Outage(random.between(2 * HOUR, 4 * HOUR));
+            process_faults.push((random.between(0, 1_800_000), SimService::Provisioner, outage));
         }
         let mut skews = Vec::new();
         if faults.rate(Fault::Skew) > 0 {
             for service in SimService::ALL {
-                if dice.once_in(2) {
-                    skews.push((service, dice.between(-HOUR, HOUR)));
+                if random.once_in(2) {
+                    skews.push((service, random.between(-HOUR, HOUR)));
                 }
             }
         }
         Self {
             seed,
-            asked: (0..runs).map(|number| requested(number, dice)).collect(),
+            asked: (0..runs).map(|number| requested(number, random)).collect(),
             faults,
-            blows,
+            process_faults,
             skews,
             heals_after,
-            resend: Span::from_secs([5, 30, 120][dice.index(3)]),
+            resend: Span::from_secs([5, 30, 120][random.index(3)]),
             crash_at: Vec::new(),
             traced: false,
         }

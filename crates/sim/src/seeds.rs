@@ -12,7 +12,7 @@ pub struct SeedSummary {
     /// Number of runs by conclusion and verdict.
     pub endings: BTreeMap<String, u64>,
     /// Occurrences of each fault, and number of seeds with it.
-    pub struck: BTreeMap<Fault, (u64, u64)>,
+    pub occurrences: BTreeMap<Fault, (u64, u64)>,
     /// Simulated time, milliseconds.
     pub lasted: i64,
     pub calls: u64,
@@ -34,8 +34,8 @@ impl SeedSummary {
             *self.endings.entry(format!("{:<10} {verdict}", ending.conclusion)).or_default() += 1;
             self.records += ending.records as u64;
         }
-        for (fault, times) in &outcome.struck {
-            let (all, seeds) = self.struck.entry(*fault).or_default();
+        for (fault, times) in &outcome.occurrences {
+            let (all, seeds) = self.occurrences.entry(*fault).or_default();
             *all += times;
             *seeds += u64::from(*times > 0);
         }
@@ -50,8 +50,8 @@ impl SeedSummary {
         for (ending, times) in other.endings {
             *self.endings.entry(ending).or_default() += times;
         }
-        for (fault, (all, seeds)) in other.struck {
-            let known = self.struck.entry(fault).or_default();
+        for (fault, (all, seeds)) in other.occurrences {
+            let known = self.occurrences.entry(fault).or_default();
             *known = (known.0 + all, known.1 + seeds);
         }
         self.lasted += other.lasted;
@@ -112,7 +112,7 @@ pub fn report(summary: &SeedSummary) -> ExitCode {
         println!("{ending:<24} {times:>8}  {:5.1} %", *times as f64 * 100.0 / runs.max(1) as f64);
     }
     println!("\nfault                                    times    seeds");
-    for (fault, (times, seeds)) in &summary.struck {
+    for (fault, (times, seeds)) in &summary.occurrences {
         println!("{:<36} {times:>9} {seeds:>8}", fault.as_str());
     }
     for (seed, violations) in summary.failed.iter().take(20) {

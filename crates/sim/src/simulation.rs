@@ -11,14 +11,14 @@ use model::{Attempt, CancelRequested, Fact, Record};
 use service::Bus;
 
 use crate::{
-    Dice, Fault, Happening, RequestedRun, Scenario,
+    Fault, Happening, RequestedRun, Scenario, SeededRandom,
     bus::{SimBus, carry},
     checks::{self, RunFiles, SimEnd, Violation},
     cloud::SimCluster,
     effect::Effects,
     executor::Executor,
     fleet::Fleet,
-    incidents::befall,
+    incidents::fail_process,
     process::SimService,
     roster::Group,
     store::at_once,
@@ -38,7 +38,7 @@ pub struct SimOutcome {
     /// The trace, if kept.
     pub trace: Vec<String>,
     /// Occurrences of each fault.
-    pub struck: Vec<(Fault, u64)>,
+    pub occurrences: Vec<(Fault, u64)>,
     pub calls: u64,
     /// Numbers of the calls with effects, in simulations without random faults.
     pub effects: Vec<u64>,
@@ -79,9 +79,9 @@ impl Simulation {
 
     /// A new simulation with this bucket, which must respond immediately.
     pub fn with(scenario: Scenario, bucket: Arc<dyn Store>) -> Self {
-        let dice = Dice::new(!scenario.seed);
+        let random = SeededRandom::new(!scenario.seed);
         let heals_at = START + scenario.heals_after;
-        let world = SimWorld::new(dice, scenario.faults.clone(), heals_at, scenario.traced);
+        let world = SimWorld::new(random, scenario.faults.clone(), heals_at, scenario.traced);
         let fleet = Fleet::new(Arc::clone(&world), Arc::clone(&bucket));
         {
             let inner = &mut *world.inner();
@@ -90,7 +90,7 @@ impl Simulation {
             inner.clouds.clusters.insert(workload::EXISTING.to_owned(), SimCluster::existing(sick));
             for (service, skew) in &scenario.skews {
                 inner.conditions.entry(*service).or_default().skew = *skew;
-                inner.faults.strike(Fault::Skew, &mut inner.dice);
+                inner.faults.occurs(Fault::Skew, &mut inner.random);
             }
         }
         for service in SimService::ALL {
@@ -103,9 +103,11 @@ impl Simulation {
         let executor = Executor::new(Arc::clone(&world));
         let simulation = Self { scenario, world, bucket, fleet, executor };
         simulation.scenario.asked.iter().for_each(|requested| simulation.ask(requested));
-        for (after, service, blow) in simulation.scenario.blows.clone() {
+        for (after, service, process_fault) in simulation.scenario.process_faults.clone() {
             let (fleet, resend) = (Arc::clone(&simulation.fleet), simulation.scenario.resend);
-            simulation.world.spawn(SimService::Outside, befall(fleet, resend, after, service, blow));
+            simulation
+                .world
+                .spawn(SimService::Outside, fail_process(fleet, resend, after, service, process_fault));
         }
         simulation
     }
@@ -113,8 +115,8 @@ impl Simulation {
     /// Requests a run, and possibly its cancellation. Retries until the bus accepts both.
     pub fn ask(&self, requested: &RequestedRun) {
         let say = |after: i64, fact: Fact| {
-            let door = Effects { world: Arc::clone(&self.world), service: SimService::Outside };
-            let bus = SimBus::new(door, self.fleet.roster());
+            let effects = Effects { world: Arc::clone(&self.world), service: SimService::Outside };
+            let bus = SimBus::new(effects, self.fleet.roster());
             let message = Message::fact("cli", requested.run.clone(), Attempt::FIRST, fact);
             let world = Arc::clone(&self.world);
             self.world.inner().in_flight += 1;
@@ -132,7 +134,7 @@ impl Simulation {
             let cancel = CancelRequested { by, reason: "no longer needed".to_owned() };
             say(requested.after + after, Fact::CancelRequested(cancel));
             let inner = &mut *self.world.inner();
-            inner.faults.strike(Fault::Cancel, &mut inner.dice);
+            inner.faults.occurs(Fault::Cancel, &mut inner.random);
         }
     }
 
@@ -147,7 +149,7 @@ impl Simulation {
                 continue;
             }
             let (world, fleet) = (Arc::clone(&self.world), Arc::clone(&self.fleet));
-            let down = world.inner().dice.between(0, 30_000);
+            let down = world.inner().random.between(0, 30_000);
             let resend = self.scenario.resend;
             self.world.spawn(SimService::Outside, async move {
                 world.sleep(down).await;
@@ -212,7 +214,7 @@ impl Simulation {
     /// Redelivers every acknowledged event, in random order.
     fn replay(&self) {
         let inner = &mut *self.world.inner();
-        inner.faults.strike(Fault::Replay, &mut inner.dice);
+        inner.faults.occurs(Fault::Replay, &mut inner.random);
         inner.note(SimService::Outside, Happening::Replayed);
         let acked = inner.history.iter().filter_map(|(_, happening)| match happening {
             Happening::Acked { event, .. } => Some(Arc::clone(event)),
@@ -220,7 +222,7 @@ impl Simulation {
         });
         for event in acked.collect::<Vec<_>>() {
             for group in Group::taking(cloudevents::AttributesReader::ty(&*event)) {
-                let delay = inner.dice.between(0, 60_000);
+                let delay = inner.random.between(0, 60_000);
                 inner.in_flight += 1;
                 let carried = carry(self.fleet.roster(), Arc::clone(&event), group, delay);
                 inner.spawn(SimService::Outside, carried);
@@ -242,7 +244,7 @@ impl Simulation {
             violations,
             digest: inner.digest(),
             trace: inner.take_trace(),
-            struck: inner.faults.struck().collect(),
+            occurrences: inner.faults.occurrences().collect(),
             calls: inner.calls,
             effects: std::mem::take(&mut inner.effects),
             events: inner.published,

@@ -15,7 +15,7 @@ use crate::{
 
 /// Client of the bucket in one process.
 pub struct SimStore {
-    door: Effects,
+    effects: Effects,
     bucket: Arc<dyn Store>,
 }
 
@@ -30,9 +30,9 @@ fn broken<T>(doing: &'static str, name: &str) -> Result<T, StoreError> {
 }
 
 impl SimStore {
-    /// Client of `bucket` for one process: `door` decides which requests fail.
-    pub fn new(door: Effects, bucket: Arc<dyn Store>) -> Self {
-        Self { door, bucket }
+    /// Client of `bucket` for one process: `effects` decides which requests fail.
+    pub fn new(effects: Effects, bucket: Arc<dyn Store>) -> Self {
+        Self { effects, bucket }
     }
 
     async fn read_as<T>(
@@ -41,7 +41,7 @@ impl SimStore {
         name: &str,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match self.door.call(EffectKind::Read, || format!("{doing} {name}"), |_| at_once(work)).await {
+        match self.effects.call(EffectKind::Read, || format!("{doing} {name}"), |_| at_once(work)).await {
             EffectResult::Done(found) => found,
             EffectResult::Lost(_) | EffectResult::Refused => broken(doing, name),
         }
@@ -64,7 +64,7 @@ fn recorded(name: &str, body: &[u8]) -> String {
 #[async_trait::async_trait]
 impl Store for SimStore {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
-        let service = self.door.service;
+        let service = self.effects.service;
         let create = |inner: &mut crate::world::WorldState| {
             let created = at_once(self.bucket.create(name, body.clone()))?;
             if created == Creation::Created {
@@ -75,10 +75,10 @@ impl Store for SimStore {
             }
             Ok(created)
         };
-        match self.door.call(EffectKind::Write, || format!("create {name}"), create).await {
+        match self.effects.call(EffectKind::Write, || format!("create {name}"), create).await {
             EffectResult::Done(created) => created,
             // A client's internal retry may find its own first write.
-            EffectResult::Lost(Ok(_)) if self.door.world.inner().dice.once_in(2) => Ok(Creation::Exists),
+            EffectResult::Lost(Ok(_)) if self.effects.world.inner().random.once_in(2) => Ok(Creation::Exists),
             EffectResult::Lost(_) | EffectResult::Refused => broken("create", name),
         }
     }
@@ -93,7 +93,7 @@ impl Store for SimStore {
             return broken("read the body of", name);
         }
         let digest = Digest::of(&bytes);
-        if planted("bytes_are_lost") && self.door.world.inner().dice.once_in(8) {
+        if planted("bytes_are_lost") && self.effects.world.inner().random.once_in(8) {
             return Ok((Creation::Created, digest));
         }
         Ok((self.create(name, bytes.into()).await?, digest))
@@ -109,17 +109,17 @@ impl Store for SimStore {
 
     async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
         let mut names = self.read_as("list", prefix, self.bucket.list_from(prefix, from)).await?;
-        self.door.world.inner().dice.shuffle(&mut names); // the listing order is unspecified
+        self.effects.world.inner().random.shuffle(&mut names); // the listing order is unspecified
         Ok(names)
     }
 
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
-        let service = self.door.service;
+        let service = self.effects.service;
         let remove = |inner: &mut crate::world::WorldState| {
             inner.note(service, Happening::Removed { name: name.to_owned() });
             at_once(self.bucket.remove(name))
         };
-        match self.door.call(EffectKind::Write, || format!("remove {name}"), remove).await {
+        match self.effects.call(EffectKind::Write, || format!("remove {name}"), remove).await {
             EffectResult::Done(removed) => removed,
             EffectResult::Lost(_) | EffectResult::Refused => broken("remove", name),
         }

@@ -16,7 +16,8 @@ use model::{Attempt, Span, Timestamp};
 use service::{Bus, BusError, Event, Handler, ManualClock};
 
 use crate::{
-    RequestedRun, Scenario, Shelf, Simulation, requests::Requests, store::at_once, workload, world::START,
+    ObjectFile, RequestedRun, Scenario, Simulation, requests::Requests, store::at_once, workload,
+    world::START,
 };
 
 /// Function that returns the heap size, bytes.
@@ -50,9 +51,9 @@ const APART: i64 = 2;
 /// Returns an error if that file cannot be created.
 pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let (before, before_resident) = (heap(), resident());
-    let (bucket, requests): (Arc<dyn Store>, _) = (Arc::new(Shelf::new()?), Arc::<Requests>::default());
+    let (bucket, requests): (Arc<dyn Store>, _) = (Arc::new(ObjectFile::new()?), Arc::<Requests>::default());
     let observed = ObservedStore::new(Arc::clone(&bucket), requests.counter());
-    let mut simulation = Simulation::with(Scenario::happy(1, 0), Arc::new(observed));
+    let mut simulation = Simulation::with(Scenario::without_faults(1, 0), Arc::new(observed));
     simulation.world.inner().busy = Some(Vec::new());
     let (began, before_cpu) = (Instant::now(), processor());
     let (mut most, mut most_resident, mut open) = (0, 0, 0);
@@ -97,10 +98,10 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
 }
 
 /// A bus that accepts all events and drops them.
-struct Nobody;
+struct DiscardingBus;
 
 #[async_trait::async_trait]
-impl Bus for Nobody {
+impl Bus for DiscardingBus {
     async fn publish(&self, _: Event) -> Result<(), BusError> {
         Ok(())
     }
@@ -111,13 +112,13 @@ impl Bus for Nobody {
 /// # Errors
 /// Returns an error if the file for the records cannot be created.
 pub fn held(runs: usize, heap: Heap<'_>) -> io::Result<()> {
-    let bucket = Arc::new(Shelf::new()?);
+    let bucket = Arc::new(ObjectFile::new()?);
     let written = AtomicU64::new(0);
     let nonces = move || written.fetch_add(1, Ordering::Relaxed).to_string();
     let ledger = Ledger::new(bucket, Arc::new(nonces));
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(START)));
     let settings = WakeSettings { resend: Span::from_secs(30), refresh: Span::default() };
-    let conductor = Conductor::new(ledger, Arc::new(Nobody), clock, settings, None);
+    let conductor = Conductor::new(ledger, Arc::new(DiscardingBus), clock, settings, None);
     let before = heap();
     for number in 0..runs {
         let run = format!("sim-{number}").parse().unwrap_or_else(|error| unreachable!("{error}"));

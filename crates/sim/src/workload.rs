@@ -8,7 +8,7 @@ use model::{
     Trigger, Workflow, Workload,
 };
 
-use crate::Dice;
+use crate::SeededRandom;
 
 /// Log file with the table.
 pub const LOG: &str = "node-0.log";
@@ -71,9 +71,9 @@ pub fn whole() -> Workflow {
 }
 
 /// A random workflow; most workflows have all stages.
-pub fn any(dice: &mut Dice) -> Workflow {
+pub fn any(random: &mut SeededRandom) -> Workflow {
     let mut workflow = whole();
-    match dice.below(20) {
+    match random.below(20) {
         0 => {
             let reference = "registry/ready".to_owned();
             let digest = format!("sha256:{}", "1".repeat(64));
@@ -90,62 +90,62 @@ pub fn any(dice: &mut Dice) -> Workflow {
         _ => {}
     }
     if let (Some(cluster), Some(benchmark), true) =
-        (&mut workflow.cluster, &mut workflow.benchmark, dice.once_in(2))
+        (&mut workflow.cluster, &mut workflow.benchmark, random.once_in(2))
     {
         // With two nodes no pair can identify the bad one.
         if let ClusterSpec::Rent(system) = cluster {
-            *system = System::processes(3 + u32::try_from(dice.below(4)).unwrap_or(0));
+            *system = System::processes(3 + u32::try_from(random.below(4)).unwrap_or(0));
         }
         // Some workflows use an existing cluster: it is never deleted, so a late pair can start there.
-        if dice.once_in(3) {
+        if random.once_in(3) {
             let system = System::processes(3);
             *cluster = ClusterSpec::Existing { system, name: EXISTING.to_owned() };
         }
-        if dice.once_in(2) {
-            workflow.limits.locate = Span::from_secs(20 + dice.below(200));
+        if random.once_in(2) {
+            workflow.limits.locate = Span::from_secs(20 + random.below(200));
         }
         benchmark.criteria.floors.push(Floor::everywhere(64, SLOW));
         workflow.locate = Some(Locate { drain: Drain::Apply, ..Locate::default() });
     }
-    if dice.once_in(3) {
-        split(&mut workflow, dice);
+    if random.once_in(3) {
+        split(&mut workflow, random);
     }
     let is_existing = matches!(workflow.cluster, Some(ClusterSpec::Existing { .. }));
-    if is_existing && workflow.soak.is_none() && workflow.check_count() > 0 && dice.once_in(3) {
+    if is_existing && workflow.soak.is_none() && workflow.check_count() > 0 && random.once_in(3) {
         workflow.locate = None;
         workflow.retest = Some(Retest { nodes: vec!["node-1".to_owned()], after_pass: AfterPass::Return });
     }
-    workflow.limits.attempts = 1 + u32::try_from(dice.below(3)).unwrap_or(0);
+    workflow.limits.attempts = 1 + u32::try_from(random.below(3)).unwrap_or(0);
     workflow
 }
 
 /// Makes two or three checks of the benchmark; a later check may need an earlier check.
-fn split(workflow: &mut Workflow, dice: &mut Dice) {
+fn split(workflow: &mut Workflow, random: &mut SeededRandom) {
     let Some(benchmark) = workflow.benchmark.take() else { return };
-    for name in ["first", "second", "third"].into_iter().take(2 + dice.index(2)) {
+    for name in ["first", "second", "third"].into_iter().take(2 + random.index(2)) {
         let earlier: Vec<_> = workflow.checks.iter().map(|check| check.name.clone()).collect();
-        let needs = earlier.into_iter().filter(|_| dice.once_in(4)).collect();
-        let limit = dice.once_in(4).then(|| Span::from_secs(600));
+        let needs = earlier.into_iter().filter(|_| random.once_in(4)).collect();
+        let limit = random.once_in(4).then(|| Span::from_secs(600));
         workflow.checks.push(Check { name: name.to_owned(), benchmark: benchmark.clone(), needs, limit });
     }
     if let Some(ClusterSpec::Rent(system)) = &workflow.cluster {
         // Draw the budget from a copy of the generator, so that the seeds of workflows without a budget keep their decisions.
-        workflow.cost = cost(system.nodes(), &mut dice.clone());
+        workflow.cost = cost(system.nodes(), &mut random.clone());
     }
-    if dice.once_in(4) {
+    if random.once_in(4) {
         // The lease covers the time of the soak and one more round.
-        let duration = Span::from_secs(60 + dice.below(600));
+        let duration = Span::from_secs(60 + random.below(600));
         workflow.soak = Some(Soak { duration, drift: 0.02 });
     }
 }
 
 /// A budget for 3 to 25 minutes of the cluster, so that some runs exceed their budget in each of their checks. `None` for most
 /// workflows.
-fn cost(nodes: u32, dice: &mut Dice) -> Option<ClusterCost> {
+fn cost(nodes: u32, random: &mut SeededRandom) -> Option<ClusterCost> {
     // Each node costs one unit of currency per second.
     const NODE_HOUR: Money = Money::from_micros(3_600_000_000);
-    let seconds = 180 + dice.below(1_320);
-    dice.once_in(3).then(|| ClusterCost {
+    let seconds = 180 + random.below(1_320);
+    random.once_in(3).then(|| ClusterCost {
         node_hour: NODE_HOUR,
         kept_hour: None,
         budget: Some(NODE_HOUR.for_hours_of(nodes, Span::from_secs(seconds))),

@@ -15,7 +15,7 @@ use crate::{
     faults::{Fault, Faults},
     history::Happening,
     process::{EffectMoment, ProcessState, SimService},
-    rng::Dice,
+    rng::SeededRandom,
 };
 
 /// Start time of every simulation: milliseconds since 1970.
@@ -30,7 +30,7 @@ pub struct WorldState {
     /// True time, milliseconds since 1970.
     pub now: i64,
     /// Source of all random numbers.
-    pub dice: Dice,
+    pub random: SeededRandom,
     pub faults: Faults,
     /// End of all faults.
     pub heals_at: i64,
@@ -62,11 +62,11 @@ pub struct WorldState {
 
 impl SimWorld {
     /// A world without events. `traced` keeps the trace as text.
-    pub fn new(dice: Dice, faults: Faults, heals_at: i64, traced: bool) -> Arc<Self> {
+    pub fn new(random: SeededRandom, faults: Faults, heals_at: i64, traced: bool) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::new(WorldState {
                 now: START,
-                dice,
+                random,
                 faults,
                 heals_at,
                 history: Vec::new(),
@@ -118,8 +118,8 @@ impl WorldState {
     }
 
     /// Whether a fault occurs now.
-    pub fn strikes(&mut self, fault: Fault) -> bool {
-        self.now < self.heals_at && self.faults.strike(fault, &mut self.dice)
+    pub fn occurs(&mut self, fault: Fault) -> bool {
+        self.now < self.heals_at && self.faults.occurs(fault, &mut self.random)
     }
 
     /// Adds an event to the trace, and to the history unless a throughput is measured.
@@ -203,7 +203,7 @@ impl Future for Sleep {
         }
         if self.ticket.is_none() {
             // Timers of the same time wake in random order.
-            let ticket = inner.dice.number();
+            let ticket = inner.random.number();
             self.ticket = Some(ticket);
             inner.timers.insert((self.until, ticket), context.waker().clone());
         }

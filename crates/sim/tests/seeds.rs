@@ -3,7 +3,7 @@
 use std::{process::Command, sync::Arc};
 
 use ledger::conformance;
-use sim::{Fault, Scenario, Shelf, run};
+use sim::{Fault, ObjectFile, Scenario, run};
 
 #[test]
 fn seeds_have_no_violations_and_most_runs_are_judged() {
@@ -38,9 +38,9 @@ fn the_same_seed_produces_the_same_trace_in_two_processes() {
 
 #[tokio::test]
 async fn a_bucket_in_a_file_satisfies_the_contract() {
-    conformance::store(Arc::new(Shelf::new().unwrap())).await;
-    conformance::ledger(Arc::new(Shelf::new().unwrap())).await;
-    conformance::artefacts(Arc::new(Shelf::new().unwrap())).await;
+    conformance::store(Arc::new(ObjectFile::new().unwrap())).await;
+    conformance::ledger(Arc::new(ObjectFile::new().unwrap())).await;
+    conformance::artefacts(Arc::new(ObjectFile::new().unwrap())).await;
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn every_order_of_eight_facts_results_in_the_same_state() {
 
 #[test]
 fn a_run_without_faults_has_twelve_records() {
-    let outcome = run(Scenario::happy(0, 3));
+    let outcome = run(Scenario::without_faults(0, 3));
     assert_eq!(outcome.violations, []);
     for ending in outcome.endings {
         assert_eq!((ending.verdict.as_deref(), ending.records), (Some("pass"), 12));

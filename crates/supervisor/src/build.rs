@@ -134,7 +134,7 @@ impl BuildFolder {
         let folder = self.folder(name);
         lock_files::create(&folder.join("cancel"), b"")?;
         if matches!(self.poll(name)?, BuildState::Absent | BuildState::Lost) {
-            self.bury(name, BuildStatus::Cancelled, "cancelled")?;
+            self.record_end(name, BuildStatus::Cancelled, "cancelled")?;
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl BuildFolder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
-    pub fn bury(&self, name: &str, status: BuildStatus, why: &str) -> io::Result<()> {
+    pub fn record_end(&self, name: &str, status: BuildStatus, why: &str) -> io::Result<()> {
         let folder = self.folder(name);
         let Some(_lock) = lock_files::lock(&folder.join("lock"))? else { return Ok(()) };
         process::end_noted(&folder.join("groups"), Duration::from_secs(2))?;

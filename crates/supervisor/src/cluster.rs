@@ -134,7 +134,7 @@ impl ClusterFolder {
             }
             match (place.join("ready").exists(), lock_files::is_locked(&place.join("lock"))?) {
                 (true, true) => {}
-                (false, _) if young(&place) => coming = true,
+                (false, _) if is_recent(&place) => coming = true,
                 _ => {
                     let log = fs::read_to_string(place.join("node.log")).unwrap_or_default();
                     let last = log.lines().last().unwrap_or("its log is empty");
@@ -218,7 +218,7 @@ impl ClusterFolder {
 }
 
 /// Whether the node may still be starting.
-fn young(place: &Path) -> bool {
+fn is_recent(place: &Path) -> bool {
     let modified = fs::metadata(place.join("asked")).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age < Duration::from_secs(10)))
 }

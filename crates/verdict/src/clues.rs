@@ -121,7 +121,7 @@ impl Clues {
     /// Launchers sometimes interleave the lines of two ranks: `Using network IBnode-2:21:26 [0] NCCL INFO
     /// ...`. A name with a colon is resolved to the longest network name that is its prefix and occurs on a
     /// complete line.
-    fn unglue(&mut self) {
+    fn split_merged(&mut self) {
         let (glued, mut whole): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.networks).into_iter().partition(|(name, _)| name.contains(':'));
         for (name, occurrences) in glued {
@@ -281,7 +281,7 @@ impl<R: Read> Listening<R> {
     pub fn finish(mut self) -> Clues {
         let last = std::mem::take(&mut self.begun);
         self.whole(&last);
-        self.clues.unglue();
+        self.clues.split_merged();
         self.clues
     }
 

@@ -7,7 +7,7 @@ use crate::{
     environment,
     evidence::RunEvidence,
     fingerprint::Fingerprint,
-    judgement::{Judgement, gravity, verdict},
+    judgement::{Judgement, severity, verdict},
     locate::{Suspect, from_processes},
     metrics, performance, sanity,
     standard::Standard,
@@ -35,7 +35,7 @@ pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
     if sanity::measures_what_it_claims(&reasons) {
         reasons.extend(performance::reasons(evidence, &fingerprint, standard));
     }
-    reasons.sort_by_key(|reason| gravity(reason.weighs));
+    reasons.sort_by_key(|reason| severity(reason.weighs));
     let verdict = verdict(&reasons);
     let required = standard.criteria.and_then(|criteria| criteria.network.as_deref());
     let diagnoses = diagnose(evidence, required, verdict);

@@ -31,7 +31,7 @@ impl Judgement {
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.reasons.extend(other.reasons);
-        self.reasons.sort_by_key(|reason| gravity(reason.weighs));
+        self.reasons.sort_by_key(|reason| severity(reason.weighs));
         self.verdict = verdict(&self.reasons);
         self.diagnoses.extend(other.diagnoses);
         self.suspects.extend(other.suspects);
@@ -49,7 +49,7 @@ pub(crate) fn verdict(sorted: &[Reason]) -> Verdict {
     sorted.first().map_or(Verdict::Inconclusive, |gravest| gravest.weighs)
 }
 
-pub(crate) const fn gravity(verdict: Verdict) -> u8 {
+pub(crate) const fn severity(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Fail => 0,
         Verdict::Inconclusive => 1,

@@ -25,7 +25,7 @@ pub struct RepeatGroup {
 pub struct RepeatLevel {
     /// Index of the run.
     pub run: usize,
-    /// Excess plateau time over the median, relative.
+    /// Plateau time above the median, as a fraction of the median.
     pub slower: f64,
     /// Bus bandwidth of the plateau, GB/s.
     pub busbw: f64,

@@ -187,7 +187,7 @@ fn ranks(
 
 fn sizes(table: &Table, evidence: &RunEvidence<'_>, add: &mut impl FnMut(Verdict, &'static str, String)) {
     let Some(workload) = evidence.workload else {
-        if let Some(text) = hole(table) {
+        if let Some(text) = missing_value(table) {
             add(Verdict::Inconclusive, "MISSING_SIZE", text);
         }
         return;
@@ -208,7 +208,7 @@ fn sizes(table: &Table, evidence: &RunEvidence<'_>, add: &mut impl FnMut(Verdict
 
 /// Gaps visible in the table itself, for logs without a request: a row or half that was printed but not
 /// measured, or a missing size between the first and the last.
-fn hole(table: &Table) -> Option<String> {
+fn missing_value(table: &Table) -> Option<String> {
     if let Some((row, partial)) = table.rows.iter().find_map(|row| Some((row, row.partial.as_ref()?))) {
         let placement = match partial.placement {
             Placement::OutOfPlace => "out-of-place",
@@ -228,7 +228,7 @@ fn hole(table: &Table) -> Option<String> {
         .or_else(|| half_of(|row| row.in_place.is_some(), "in place"))
         .or_else(|| {
             let sizes: Vec<u64> = table.rows.iter().map(|row| row.size_bytes).collect();
-            let (before, after) = leap(&sizes)?;
+            let (before, after) = first_gap(&sizes)?;
             let (before, after) = (measurement::size(before), measurement::size(after));
             Some(format!("a size of the series is missing between {before} and {after}"))
         })
@@ -236,7 +236,7 @@ fn hole(table: &Table) -> Option<String> {
 
 /// The first gap of several steps. Sizes are multiplied by a factor or increased by a step, and each is
 /// rounded to a whole number of elements per rank.
-fn leap(sizes: &[u64]) -> Option<(u64, u64)> {
+fn first_gap(sizes: &[u64]) -> Option<(u64, u64)> {
     let pairs = || sizes.windows(2).filter_map(|pair| <[u64; 2]>::try_from(pair).ok());
     let grows = || pairs().filter(|[before, after]| 0 < *before && before < after);
     let usual = |steps: Vec<f64>| {
@@ -329,7 +329,7 @@ fn on_nodes(table: &Table, evidence: &RunEvidence<'_>) -> String {
     }
 }
 
-/// The only node of a table with wrong data: neither the table nor the cluster has another node.
+/// The node with wrong data, if neither the table nor the cluster has another node.
 pub fn node_with_wrong_data(evidence: &RunEvidence<'_>, reasons: &[Reason]) -> Option<String> {
     let [table] = evidence.reading.tables.as_slice() else { return None };
     let mut nodes = nodes(table, evidence);

@@ -38,18 +38,19 @@ use ledger::Store;
 
 use self::{batches::Batches, client::BigQueryClient, load_store::LoadStore, settle::Settling};
 use crate::{
-    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery, VerdictRow, Warehouse,
+    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, PastQuery, PastRun, VerdictRow,
+    Warehouse,
 };
 
 /// Timeouts and intervals.
 #[derive(Clone, Debug)]
 pub struct BigQueryOptions {
     /// Maximum duration of a call.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Maximum duration of one request to BigQuery.
     pub attempt: Duration,
     /// Time a load waits for others to share its batch.
-    pub company: Duration,
+    pub wait_for_others: Duration,
     /// Minimum time between batches: a table accepts 1,500 load jobs per day, including failed ones.
     pub every: Duration,
     /// Maximum loads per batch; a job accepts 10,000 objects.
@@ -64,9 +65,9 @@ impl Default for BigQueryOptions {
     fn default() -> Self {
         Self {
             // A call must end before the timeout of the push request that caused it.
-            patience: Duration::from_secs(40),
+            timeout: Duration::from_secs(40),
             attempt: Duration::from_secs(10),
-            company: Duration::from_secs(2),
+            wait_for_others: Duration::from_secs(2),
             every: Duration::from_secs(60),
             most: 500,
             again: Duration::from_secs(5),
@@ -105,7 +106,7 @@ impl BigQuery {
         }
     }
 
-    async fn bring(&self, id: &str, load: &Load) -> Result<u64, Error> {
+    async fn load_until_final(&self, id: &str, load: &Load) -> Result<u64, Error> {
         load_store::check(id)?;
         if let Some(end) = self.spool.end(id).await? {
             return end.of(self.spool.note(id).await?.map_or(0, |note| note.rows));
@@ -137,7 +138,7 @@ impl BigQuery {
         work: impl Future<Output = Result<T, Error>>,
         what: &str,
     ) -> Result<T, Error> {
-        let limit = self.options.patience;
+        let limit = self.options.timeout;
         let late = || {
             let seconds = limit.as_secs_f64();
             format!("BigQuery: the {what} did not end within {seconds:.1} s{}", self.client.last_error())
@@ -150,7 +151,7 @@ impl BigQuery {
 impl Warehouse for BigQuery {
     /// Fails with [`Error::Transient`] if the outcome is unknown: only a repeated call with the same load continues the work.
     async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
-        self.patiently(Box::pin(self.bring(id, load)), "load").await
+        self.patiently(Box::pin(self.load_until_final(id, load)), "load").await
     }
 
     async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
@@ -173,7 +174,7 @@ impl Warehouse for BigQuery {
         self.patiently(Box::pin(read::verdicts(&self.client, run)), "query").await
     }
 
-    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<PastRun>, Error> {
         self.patiently(Box::pin(read::past(&self.client, wanted)), "query").await
     }
 

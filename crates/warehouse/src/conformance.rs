@@ -3,8 +3,8 @@
 use model::{Timestamp, Verdict};
 
 use crate::{
-    FindingRow, Load, MeasurementKind, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery, VerdictRow,
-    Warehouse,
+    FindingRow, Load, MeasurementKind, MeasurementRow, MetricRow, NodeResultRow, PastQuery, PastRun,
+    VerdictRow, Warehouse,
 };
 
 /// Checks loads, and that they are read back unchanged. The warehouse must be empty.
@@ -374,9 +374,10 @@ async fn checks_of_a_run(warehouse: &dyn Warehouse) {
             (model::metric::Better::Lower, model::metric::Scope::Link)
         );
         assert_eq!((metrics[0].labels["size"].as_str(), metrics[0].value), ("8", Some(2.5)));
-        let [listed] =
-            <[Past; 1]>::try_from(warehouse.past(&wanted(MeasurementKind::Nothing)).await.expect("the past"))
-                .expect("one run");
+        let [listed] = <[PastRun; 1]>::try_from(
+            warehouse.past(&wanted(MeasurementKind::Nothing)).await.expect("the past"),
+        )
+        .expect("one run");
         assert_eq!((&*listed.run, listed.requested_at), ("n", Some(Timestamp::from_millis(1_000))));
         assert_eq!((listed.metrics, listed.table.rows), (vec![], vec![]), "only the verdict is returned");
     }

@@ -22,7 +22,7 @@ mod sqlite;
 mod views;
 
 pub use location::WarehouseLocation;
-pub use past::{MeasurementKind, Past, PastQuery};
+pub use past::{MeasurementKind, PastQuery, PastRun};
 pub use rows::{FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, RunRow, SharedText, VerdictRow};
 pub use schema::{ColumnType, TABLES, TableColumn, WarehouseTable};
 pub use sqlite::Sqlite;
@@ -83,7 +83,7 @@ pub trait Warehouse: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the warehouse is unavailable. A cluster without earlier runs is not an error.
-    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error>;
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<PastRun>, Error>;
 
     /// Name of the tables, shown to users.
     fn table(&self) -> String;

@@ -11,7 +11,7 @@ use std::{
 use model::Timestamp;
 
 use crate::{
-    Error, FindingRow, Load, MeasurementKind, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery,
+    Error, FindingRow, Load, MeasurementKind, MeasurementRow, MetricRow, NodeResultRow, PastQuery, PastRun,
     SharedText, VerdictRow, Warehouse,
 };
 
@@ -32,7 +32,7 @@ impl History {
     }
 
     /// Runs that match the query, oldest first.
-    pub fn chosen(&self, wanted: &PastQuery) -> Vec<Past> {
+    pub fn chosen(&self, wanted: &PastQuery) -> Vec<PastRun> {
         let Some(runs) = self.0.get(&(wanted.workflow.as_str().into(), wanted.identity.as_str().into()))
         else {
             return Vec::new();
@@ -48,7 +48,7 @@ impl History {
                 MeasurementKind::Nothing => (&[][..], &[][..]),
                 MeasurementKind::Table | MeasurementKind::Metrics => (&load.rows[..], &load.metrics[..]),
             };
-            Some(Past::of(load.verdicts.first()?, rows, metrics))
+            Some(PastRun::of(load.verdicts.first()?, rows, metrics))
         };
         oldest.into_iter().chain(newest).filter_map(|(_, load)| past(load)).collect()
     }
@@ -117,7 +117,7 @@ impl Warehouse for Memory {
         self.every(|load| load.verdicts.iter().filter(|row| *row.run == *run).cloned().collect())
     }
 
-    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<PastRun>, Error> {
         self.available()?;
         Ok(self.history.lock().unwrap_or_else(PoisonError::into_inner).chosen(wanted))
     }

@@ -41,7 +41,7 @@ pub enum MeasurementKind {
 
 /// An earlier run with a verdict.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Past {
+pub struct PastRun {
     /// Id of the earlier run.
     pub run: String,
     /// Request time of the run.
@@ -56,7 +56,7 @@ pub struct Past {
     pub metrics: Vec<Metric>,
 }
 
-impl Past {
+impl PastRun {
     /// A judged check of a run from the rows of the run, which must be in order. Rows of its other checks are ignored.
     pub fn of(verdict: &VerdictRow, rows: &[MeasurementRow], metrics: &[MetricRow]) -> Self {
         let of_check = |row: &&MeasurementRow| row.check_name == verdict.check_name;

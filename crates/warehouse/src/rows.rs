@@ -66,7 +66,7 @@ pub struct RunRow {
     pub closed_at: Option<Timestamp>,
     /// `completed`, `failed`, `timed_out`, `cancelled` or `yielded`.
     pub conclusion: String,
-    /// Code of the failure, if it failed.
+    /// Code of the failure; null without a failure.
     pub failure: Option<String>,
     /// Verdict on its measurements; null without one.
     pub verdict: Option<Verdict>,

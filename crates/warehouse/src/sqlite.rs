@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Error, Warehouse,
-    past::{MeasurementKind, Past, PastQuery},
+    past::{MeasurementKind, PastQuery, PastRun},
     rows::{FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, RunRow, VerdictRow},
     schema::{ColumnType, TABLES, TableColumn, WarehouseTable},
     views::VIEWS,
@@ -136,7 +136,7 @@ impl Warehouse for Sqlite {
         .await
     }
 
-    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<PastRun>, Error> {
         let wanted = wanted.clone();
         self.with(move |connection| {
             let these = "WHERE workflow = ?1 AND identity = ?2 AND requested_at < ?3";
@@ -152,10 +152,12 @@ impl Warehouse for Sqlite {
             let past = |verdict: &VerdictRow| {
                 Ok(match wanted.measured {
                     MeasurementKind::Table => {
-                        Past::of(verdict, &measurements(connection, &verdict.run)?, &[])
+                        PastRun::of(verdict, &measurements(connection, &verdict.run)?, &[])
                     }
-                    MeasurementKind::Metrics => Past::of(verdict, &[], &metrics(connection, &verdict.run)?),
-                    MeasurementKind::Nothing => Past::of(verdict, &[], &[]),
+                    MeasurementKind::Metrics => {
+                        PastRun::of(verdict, &[], &metrics(connection, &verdict.run)?)
+                    }
+                    MeasurementKind::Nothing => PastRun::of(verdict, &[], &[]),
                 })
             };
             runs.iter().map(past).collect()

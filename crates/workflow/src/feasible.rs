@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The file that sets a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldSource {
-    /// The workflow file; the field has its whole path.
+    /// The workflow file; the field is a complete path.
     Workflow,
     /// The workflow file; the field is relative to this check, or to `benchmark`.
     Check(CheckIndex),

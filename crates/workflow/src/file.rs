@@ -180,7 +180,7 @@ pub struct DeployedFile {
     pub parameters: Option<PathBuf>,
     /// Parts that are kept after the run for later runs.
     #[serde(default)]
-    pub keep: cluster_deployed::Keep,
+    pub keep: cluster_deployed::RetentionPeriods,
     /// The provisioned cluster: settings by the name of its kind, exactly one.
     #[serde(flatten)]
     pub systems: BTreeMap<String, serde_json::Value>,
@@ -211,7 +211,7 @@ impl JsonSchema for DeployedFile {
             "parameters".to_owned(),
             serde_json::json!({"description": parameters, "type": ["string", "null"]}),
         );
-        let mut keep = generator.subschema_for::<cluster_deployed::Keep>();
+        let mut keep = generator.subschema_for::<cluster_deployed::RetentionPeriods>();
         let description =
             "Parts that are kept after the run for later runs, with their retention period: {base: 30d}.";
         keep.insert("description".to_owned(), description.into());

@@ -43,8 +43,9 @@ impl YamlDocument {
                 problem.message.strip_prefix("lacks the field `").and_then(|rest| rest.strip_suffix('`'));
             let is_absent = |name: &str| {
                 let help = format!("did you mean `{name}`?");
-                misspelled.iter().any(|(field, meant)| {
-                    *meant == help && field.rsplit_once('.').map_or("", |(outer, _)| outer) == problem.field
+                misspelled.iter().any(|(field, most_similar)| {
+                    *most_similar == help
+                        && field.rsplit_once('.').map_or("", |(outer, _)| outer) == problem.field
                 })
             };
             !absent.is_some_and(is_absent)
@@ -161,7 +162,7 @@ impl<'a> Explain<'a> {
             }
             ValidationErrorKind::Enum { options } => {
                 let message = format!("expected one of {}, found {}", list(options), shown(error.instance()));
-                self.add(&field, message, meant(error.instance(), &names(options)));
+                self.add(&field, message, most_similar(error.instance(), &names(options)));
             }
             ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
                 self.choose(&field, context, error);
@@ -358,7 +359,7 @@ impl<'a> Explain<'a> {
             };
         }
         let message = format!("expected one of {}, found {}", quoted(&options), shown(error.instance()));
-        self.add(field, message, meant(error.instance(), &options));
+        self.add(field, message, most_similar(error.instance(), &options));
     }
 
     /// The only required field of an alternative.
@@ -392,7 +393,7 @@ fn quoted(names: &[String]) -> String {
 }
 
 /// Suggests the valid option that is most similar to a misspelled value or field.
-fn meant(found: &Value, options: &[String]) -> Option<String> {
+fn most_similar(found: &Value, options: &[String]) -> Option<String> {
     let found: Vec<&str> = match found {
         Value::String(text) => vec![text],
         Value::Object(map) => map.keys().map(String::as_str).collect(),

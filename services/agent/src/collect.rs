@@ -90,7 +90,7 @@ impl Collector {
                 }
                 let mut taken = Taken::default();
                 for (attempt, job) in jobs {
-                    self.job(&Of { owner, cluster, attempt: *attempt, job }, &mut taken).await?;
+                    self.job(&OwnedJob { owner, cluster, attempt: *attempt, job }, &mut taken).await?;
                 }
                 let commit = self.artefacts.commit_with(owner, taken.objects, left_out(taken.left_out));
                 commit.await.map_err(damaged)?
@@ -105,8 +105,8 @@ impl Collector {
         })
     }
 
-    async fn job(&self, of: &Of<'_>, taken: &mut Taken) -> Result<(), PortError> {
-        let Of { cluster, job, .. } = *of;
+    async fn job(&self, of: &OwnedJob<'_>, taken: &mut Taken) -> Result<(), PortError> {
+        let OwnedJob { cluster, job, .. } = *of;
         let listed = self.scheduler.outputs(cluster, job).await?;
         let mut room = RemainingLimits {
             bytes: self.limits.job_bytes,
@@ -134,7 +134,7 @@ impl Collector {
 
     async fn files(
         &self,
-        of: &Of<'_>,
+        of: &OwnedJob<'_>,
         files: &[Written],
         room: &mut RemainingLimits,
         seen: &mut BTreeMap<String, String>,
@@ -168,7 +168,7 @@ impl Collector {
 
     async fn file(
         &self,
-        of: &Of<'_>,
+        of: &OwnedJob<'_>,
         file: &str,
         name: &str,
         limit: u64,
@@ -194,7 +194,7 @@ impl Collector {
 }
 
 /// A job and the owner of its logs.
-struct Of<'a> {
+struct OwnedJob<'a> {
     owner: ArtifactOwner<'a>,
     cluster: &'a Cluster,
     attempt: Attempt,

@@ -49,7 +49,7 @@ pub struct Locator {
 /// Reason why no new pair may start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Over {
+enum SearchEnd {
     Cancelled,
     TimeIsUp,
     Failed(Failure),
@@ -69,7 +69,7 @@ impl Locator {
     /// # Errors
     /// Returns an error if the bucket request fails.
     pub async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
-        self.note(id, "over.json", &Over::Cancelled).await.map(drop)
+        self.note(id, "over.json", &SearchEnd::Cancelled).await.map(drop)
     }
 
     /// Runs the next step of a search, without waiting.
@@ -88,14 +88,14 @@ impl Locator {
         if let Some(SearchRecord { suspects, .. }) = self.read(id, "located.json").await? {
             return Ok(PollResult::Ended(Fact::NodesLocated(suspects)));
         }
-        let mut over: Option<Over> = self.read(id, "over.json").await?;
+        let mut over: Option<SearchEnd> = self.read(id, "over.json").await?;
         if over.is_none() && now >= search.ends_at {
-            over = Some(self.note(id, "over.json", &Over::TimeIsUp).await?);
+            over = Some(self.note(id, "over.json", &SearchEnd::TimeIsUp).await?);
         }
         match self.walk(id, search, now, over.as_ref()).await {
             // Running pairs must end before the failure is reported.
             Err(PortError::Permanent(failure)) if over.is_none() => {
-                let over = self.note(id, "over.json", &Over::Failed(failure)).await?;
+                let over = self.note(id, "over.json", &SearchEnd::Failed(failure)).await?;
                 self.walk(id, search, now, Some(&over)).await
             }
             walked => walked,
@@ -108,7 +108,7 @@ impl Locator {
         id: &CommandId,
         search: &NodeSearch,
         now: Timestamp,
-        over: Option<&Over>,
+        over: Option<&SearchEnd>,
     ) -> Result<PollResult, PortError> {
         let Some(nodes) = self.nodes(id, search, over).await? else {
             return Ok(PollResult::Ended(stopped(over))); // no pair ever started
@@ -145,8 +145,8 @@ impl Locator {
             }
         }
         match over {
-            Some(Over::Cancelled | Over::Failed(_)) => Ok(PollResult::Ended(stopped(over))),
-            None | Some(Over::TimeIsUp) => self.finish(id, search, &nodes, tried, over).await,
+            Some(SearchEnd::Cancelled | SearchEnd::Failed(_)) => Ok(PollResult::Ended(stopped(over))),
+            None | Some(SearchEnd::TimeIsUp) => self.finish(id, search, &nodes, tried, over).await,
         }
     }
 
@@ -155,10 +155,10 @@ impl Locator {
         &self,
         id: &CommandId,
         search: &NodeSearch,
-        over: Option<&Over>,
+        over: Option<&SearchEnd>,
     ) -> Result<Option<Vec<String>>, PortError> {
         let known = self.read(id, "nodes.json").await?;
-        if known.is_some() || matches!(over, Some(Over::Cancelled | Over::Failed(_))) {
+        if known.is_some() || matches!(over, Some(SearchEnd::Cancelled | SearchEnd::Failed(_))) {
             return Ok(known);
         }
         let nodes = self.scheduler.nodes(&search.cluster, &job_name(id, search.job_attempt)).await?;
@@ -173,7 +173,7 @@ impl Locator {
     async fn pair(
         &self,
         pair: &NodePair<'_>,
-        over: Option<&Over>,
+        over: Option<&SearchEnd>,
     ) -> Result<Option<SweepOutcome>, PortError> {
         let (cluster, name) = (self.scheduler.part(&pair.search.cluster, &pair.ends)?, pair.name());
         let mut standing = self.look(&cluster, &name).await?;
@@ -190,7 +190,7 @@ impl Locator {
             JobStatus::Absent => {
                 // Another agent may have stopped the search since this step started. If a stop follows, the next step derives this pair
                 // from the stored outcomes, and cancels the pair by its name.
-                let ended: Option<Over> = self.read(pair.id, "over.json").await?;
+                let ended: Option<SearchEnd> = self.read(pair.id, "over.json").await?;
                 if ended.is_none() {
                     self.scheduler.submit(&pair.job(cluster)).await?;
                 }
@@ -241,7 +241,7 @@ impl Locator {
         search: &NodeSearch,
         nodes: &[String],
         pairs: Vec<Tried>,
-        over: Option<&Over>,
+        over: Option<&SearchEnd>,
     ) -> Result<PollResult, PortError> {
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let mut located = from_tried(nodes, &pairs, &options);
@@ -321,7 +321,7 @@ impl Locator {
         if let Some(ended) = self.read(id, "retested.json").await? {
             return Ok(PollResult::Ended(Fact::NodesLocated(ended)));
         }
-        let over: Option<Over> = self.read(id, "over.json").await?;
+        let over: Option<SearchEnd> = self.read(id, "over.json").await?;
         if over.is_some() || now >= search.ends_at {
             return Ok(PollResult::Ended(stopped(over.as_ref())));
         }
@@ -447,10 +447,10 @@ fn none_left(search: &NodeSearch) -> String {
     format!("the run may drain at most {} (locate.drain_at_most){earlier}", count(maximum, "node"))
 }
 
-fn stopped(over: Option<&Over>) -> Fact {
+fn stopped(over: Option<&SearchEnd>) -> Fact {
     let cancelled = || Failure::new(Class::Cancelled, "CANCELLED", "the search for bad nodes was stopped");
     Fact::NodesFailed(match over {
-        Some(Over::Failed(failure)) => failure.clone(),
+        Some(SearchEnd::Failed(failure)) => failure.clone(),
         _ => cancelled(),
     })
 }

@@ -22,11 +22,11 @@ fn main() -> ExitCode {
                 (env.required("BURNIN_ARTEFACTS"), env.or("BURNIN_LOOK", Span::from_secs(10)));
             Some(Config { artefacts: artefacts?, look: look? })
         },
-        |config, wiring| {
-            let store = wiring.store(&config.artefacts)?;
+        |config, context| {
+            let store = context.store(&config.artefacts)?;
             let scheduler = Arc::new(Schedulers::new(&store));
             let agent = Agent::new(scheduler, Artefacts::new(Arc::clone(&store)), config.look);
-            Ok(wiring.worker(agent, &Agent::TAKES, store))
+            Ok(context.worker(agent, &Agent::TAKES, store))
         },
     )
 }

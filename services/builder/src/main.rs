@@ -8,7 +8,7 @@ use build_service::{
     location::{BuildAccount, BuildLocation, CloudBuildSettings, NEEDS_A_BUCKET, cloud_build},
 };
 use builder::{Builder, notification::Notified};
-use gcp::{Parts, Unfit, Wiring};
+use gcp::{Parts, ServiceContext, Unfit};
 use model::Span;
 use service::Publisher;
 use supervisor::OwnProgram;
@@ -50,13 +50,13 @@ fn main() -> ExitCode {
     )
 }
 
-fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
-    let store = || wiring.store(&config.artefacts);
+fn parts(config: Config, context: &ServiceContext) -> Result<Parts, Unfit> {
+    let store = || context.store(&config.artefacts);
     let (project, location) = match config.builds {
         BuildLocation::Here(folder) => {
             let (store, builds) = (store()?, supervisor::BuildFolder::new(folder, OwnProgram::this()?));
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
-            return Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
+            return Ok(context.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
         }
         BuildLocation::CloudBuild { project, location } => (project, location),
     };
@@ -66,21 +66,24 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
         );
     }
     let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;
-    let (store, clock) = (store()?, Arc::clone(&wiring.clock));
+    let (store, clock) = (store()?, Arc::clone(&context.clock));
     let builds = cloud_build((&project, &location), config.cloud_build, bucket, Arc::clone(&store), clock);
     let builds = Arc::new(
-        builds.running_as(config.account.map(|BuildAccount(name)| name), log_bucket(config.logs, wiring)?),
+        builds.running_as(config.account.map(|BuildAccount(name)| name), log_bucket(config.logs, context)?),
     );
     let worker = Builder::new(Arc::clone(&builds) as _, config.look);
-    let mut parts = wiring.worker(worker, &Builder::TAKES, store);
-    let publisher = Publisher::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+    let mut parts = context.worker(worker, &Builder::TAKES, store);
+    let publisher = Publisher::new("builder", Arc::clone(&context.bus), Arc::clone(&context.clock));
     parts.takes.push(Notified::TAKES);
     parts.handler = Arc::new(Notified::new(builds, publisher, parts.handler));
     Ok(parts)
 }
 
-fn log_bucket(location: Option<gcp::StorageLocation>, wiring: &Wiring) -> Result<Option<LogBucket>, Unfit> {
+fn log_bucket(
+    location: Option<gcp::StorageLocation>,
+    context: &ServiceContext,
+) -> Result<Option<LogBucket>, Unfit> {
     let Some(location) = location else { return Ok(None) };
     let name = location.bucket().ok_or("BURNIN_BUILD_LOGS: expected gs://NAME, found a folder")?.to_owned();
-    Ok(Some(LogBucket { name, store: wiring.store(&location)? }))
+    Ok(Some(LogBucket { name, store: context.store(&location)? }))
 }

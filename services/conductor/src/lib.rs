@@ -7,7 +7,7 @@
 mod turns;
 mod wake;
 
-pub use wake::{Conductor, Observer, WakeSettings, Woken};
+pub use wake::{Conductor, Observer, WakeOutcome, WakeSettings};
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Handler for Conductor {
         telemetry::follow(&span, message.traceparent.as_deref());
         let occurrence = Occurrence { event: message.key, attempt: message.attempt, fact };
         match self.wake(&message.run, Input::Fact(Box::new(occurrence))).instrument(span).await {
-            Ok(Woken::Unknown) => Disposition::Park(format!("run {} was never requested", message.run)),
+            Ok(WakeOutcome::Unknown) => Disposition::Park(format!("run {} was never requested", message.run)),
             Ok(_) => Disposition::Done,
             Err(error) => Disposition::Retry(service::worker::chain(&error)),
         }

@@ -40,20 +40,20 @@ fn main() -> ExitCode {
             let resend = env.or("BURNIN_RESEND", Span::from_secs(30));
             Some(Config { ledger: ledger?, hints: hints?, resend: resend? })
         },
-        |config, wiring| {
-            let mut store = wiring.store(&config.ledger)?;
+        |config, context| {
+            let mut store = context.store(&config.ledger)?;
             if let Some(hints) = &config.hints {
-                store = Arc::new(Split::new("open/", wiring.store(hints)?, store));
+                store = Arc::new(Split::new("open/", context.store(hints)?, store));
             }
             let ledger = Ledger::new(Arc::clone(&store), Arc::new(ids::unique));
             let settings = WakeSettings { resend: config.resend, refresh: Span::default() };
-            let (bus, clock) = (Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+            let (bus, clock) = (Arc::clone(&context.bus), Arc::clone(&context.clock));
             let conductor = Arc::new(Conductor::new(ledger, bus, clock, settings, None));
             let tick: Arc<dyn PeriodicTask> = Arc::new(Tick(Arc::clone(&conductor)));
             let handler: Arc<dyn Handler> = conductor;
             let of_agents: Arc<dyn Handler> = Arc::new(AgentFacts(Arc::clone(&handler)));
             let routes = Routes { events: vec![(AGENT_FACTS, of_agents)], ..Routes::default() };
-            Ok((Parts { takes: takes(), handler, parking: store, chores: vec![tick] }, routes))
+            Ok((Parts { takes: takes(), handler, parking: store, periodic_tasks: vec![tick] }, routes))
         },
     )
 }

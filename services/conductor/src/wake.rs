@@ -42,7 +42,7 @@ pub struct WakeSettings {
 pub type Observer = Arc<dyn Fn(&RunState) + Send + Sync>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Woken {
+pub enum WakeOutcome {
     /// The run was never requested.
     Unknown,
     /// The fact had no effect, for this reason.
@@ -157,22 +157,22 @@ impl Conductor {
     ///
     /// # Errors
     /// Returns an error if the wake-up is incomplete: appended records stay, and the next wake-up continues from there.
-    pub async fn wake(&self, run: &RunId, input: Input) -> Result<Woken, WakeError> {
+    pub async fn wake(&self, run: &RunId, input: Input) -> Result<WakeOutcome, WakeError> {
         let _turn = self.turns.take(run).await;
         self.wake_in_turn(run, input).await
     }
 
-    async fn wake_in_turn(&self, run: &RunId, input: Input) -> Result<Woken, WakeError> {
+    async fn wake_in_turn(&self, run: &RunId, input: Input) -> Result<WakeOutcome, WakeError> {
         for _ in 0..RACES {
             match self.record(run, &input).await {
                 Err(AppendError::Conflict { .. }) if planted("conflict_is_the_end") => {
-                    return Ok(Woken::Went);
+                    return Ok(WakeOutcome::Went);
                 }
                 Err(AppendError::Conflict { seq, .. }) => {
                     debug!(seq, "another writer appended first")
                 }
                 Err(AppendError::Ledger(error)) => return Err(error.into()),
-                Ok(None) => return Ok(Woken::Unknown),
+                Ok(None) => return Ok(WakeOutcome::Unknown),
                 Ok(Some(Recorded { known, ignored, grew })) => {
                     let state = &known.state;
                     let tick = matches!(input, Input::Tick);
@@ -183,7 +183,7 @@ impl Conductor {
                         self.conclude(state).await?;
                     }
                     self.remember(known);
-                    return Ok(ignored.map_or(Woken::Went, Woken::Ignored));
+                    return Ok(ignored.map_or(WakeOutcome::Went, WakeOutcome::Ignored));
                 }
             }
         }
@@ -321,8 +321,8 @@ impl Conductor {
     /// Sends a command unless it was sent recently.
     async fn send(&self, command: Command, now: Timestamp, tick: bool) -> Result<(), WakeError> {
         let CommandId { run, stage, attempt, verb } = command.id.clone();
-        let wish = (stage, attempt, verb);
-        let found = |sent: &[(CommandKey, Timestamp)]| sent.iter().position(|(known, _)| *known == wish);
+        let key = (stage, attempt, verb);
+        let found = |sent: &[(CommandKey, Timestamp)]| sent.iter().position(|(known, _)| *known == key);
         let last = self.sent().get(&run).and_then(|sent| Some(sent[found(sent)?].1));
         let due = match last {
             None => true,
@@ -334,7 +334,7 @@ impl Conductor {
             let sent = sent.entry(run).or_default();
             match found(sent) {
                 Some(place) => sent[place].1 = now,
-                None => sent.push((wish, now)),
+                None => sent.push((key, now)),
             }
         }
         Ok(())
@@ -474,7 +474,7 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
     results
 }
 
-/// Maximum number of checks that a detail names.
+/// Maximum number of names of checks in a detail.
 const NAMED_CHECKS: usize = 5;
 
 /// Names of the checks with this verdict, at most [`NAMED_CHECKS`]; the workflow's name for a single benchmark.

@@ -36,14 +36,14 @@ pub fn main() -> ExitCode {
             let warehouse = env.or("BURNIN_WAREHOUSE", String::new());
             Some(Config { ledger: ledger?, artefacts: artefacts?, warehouse: warehouse? })
         },
-        |config, wiring| {
-            let store = wiring.store(&config.artefacts)?;
-            let mut records = wiring.store(&config.ledger)?;
+        |config, context| {
+            let store = context.store(&config.artefacts)?;
+            let mut records = context.store(&config.ledger)?;
             if config.ledger != config.artefacts {
                 records = Arc::new(ledger::Split::new("open/", Arc::clone(&store), records));
             }
             let ledger = Ledger::new(records, Arc::new(ids::unique));
-            let clock = Arc::clone(&wiring.clock);
+            let clock = Arc::clone(&context.clock);
             let view =
                 RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD).reading_only();
             let dashboard = Dashboard {
@@ -57,7 +57,7 @@ pub fn main() -> ExitCode {
             };
             let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
             let handler = Arc::new(NoSubscription);
-            Ok((Parts { takes: Vec::new(), handler, parking: store, chores: Vec::new() }, routes))
+            Ok((Parts { takes: Vec::new(), handler, parking: store, periodic_tasks: Vec::new() }, routes))
         },
     )
 }

@@ -80,7 +80,7 @@ impl LocalAccess {
     }
 
     /// Exchanges the code of a link for the cookie, and publishes a new link.
-    pub(crate) fn redeem(&self, code: &str) -> Option<HeaderValue> {
+    pub(crate) fn exchange(&self, code: &str) -> Option<HeaderValue> {
         let mut current = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         if !same(code, &current) {
             return None;

@@ -268,7 +268,7 @@ impl Catalogue {
         let offered = workflow::offered_by(document)?;
         if let (Some(ClusterSpec::Rent(system)), true) = (&resolved.workflow.cluster, self.is_deployed) {
             if system.kind() == PROCESSES {
-                let why = "the deployed services have no supervisor of processes: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
+                let why = "the deployed services have no process supervisor: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
                 return Err(document.problem("cluster.rent.processes", why).into());
             }
             if system.kind() == DEPLOYED && lacks_agent(system) {

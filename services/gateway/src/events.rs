@@ -31,7 +31,7 @@ impl Gateway {
         let started = match RunRequest::of(event) {
             Err(why) => Err((why, true)),
             Ok(RunRequest { workflow, set, image }) => {
-                let wish = StartRequest {
+                let request = StartRequest {
                     // A separate source, so that no sender can imitate another kind of key.
                     key: EventKey { source: format!("//burnin/messages/{}", key.source), id: key.id.clone() },
                     workflow,
@@ -41,7 +41,7 @@ impl Gateway {
                     trigger: Trigger { kind: "message".to_owned(), by: key.source.clone() },
                     origin: Some(Origin::Message(key.clone())),
                 };
-                let started = self.starter.start(&wish).await;
+                let started = self.starter.start(&request).await;
                 started.map_err(|refused| (refused.to_string(), refused.is_permanent()))
             }
         };
@@ -86,7 +86,7 @@ impl Gateway {
                 warn!(workflow = name, build = build.id, image = ?on.image, "the build pushed no image of this name");
                 continue;
             }
-            let wish = StartRequest {
+            let request = StartRequest {
                 key: EventKey { source: "//cloudbuild.googleapis.com".to_owned(), id: build.id.clone() },
                 workflow: name.clone(),
                 set: BTreeMap::new(),
@@ -98,7 +98,7 @@ impl Gateway {
                 },
                 origin: None,
             };
-            match self.starter.start(&wish).await {
+            match self.starter.start(&request).await {
                 Ok(_) => {}
                 Err(StartError::Transient(why)) => return Disposition::Retry(why),
                 Err(refused) => refusals.push(format!("{name}: {refused}")),

@@ -301,7 +301,7 @@ impl Gateway {
                 continue;
             }
             let id = [push.repository.to_ascii_lowercase().as_str(), &push.reference, &commit].join(" ");
-            let wish = StartRequest {
+            let request = StartRequest {
                 key: EventKey { source: "//burnin/pushes".to_owned(), id },
                 workflow: name.clone(),
                 set: Default::default(),
@@ -317,7 +317,7 @@ impl Gateway {
                     commit: commit.clone(),
                 })),
             };
-            match self.starter.start(&wish).await {
+            match self.starter.start(&request).await {
                 Ok(started) => dealt.runs.push(started.run),
                 Err(refused) if refused.is_permanent() => {
                     error!(workflow = name, commit, "the push starts no run: {refused}");

@@ -55,7 +55,7 @@ async fn admit(
     let user = access.user(request.headers());
     if let Some(code) = code(&request).filter(|_| method == Method::GET && path == "/") {
         // A browser that is already signed in opens the page even if the link was used before.
-        return match (access.redeem(&code), user) {
+        return match (access.exchange(&code), user) {
             (Some(cookie), _) => signed_in(Some(cookie)),
             (None, Some(_)) => signed_in(None),
             (None, None) => refused(&access, request.headers(), "/"),

@@ -168,7 +168,7 @@ impl Gateway {
     }
 
     /// Tasks for schedules, polling of refs and unrecorded requests.
-    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
+    pub fn periodic_tasks(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
         periodic_tasks::all(self)
     }
 }

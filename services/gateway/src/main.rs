@@ -64,27 +64,29 @@ fn main() -> ExitCode {
                 serves: serves?,
             })
         },
-        |config, wiring| {
-            let store = wiring.store(&config.artefacts)?;
-            let mut records = wiring.store(&config.ledger)?;
+        |config, context| {
+            let store = context.store(&config.artefacts)?;
+            let mut records = context.store(&config.ledger)?;
             if config.ledger != config.artefacts {
                 records = Arc::new(Split::new("open/", Arc::clone(&store), records));
             }
             let ledger = Ledger::new(records, Arc::new(ids::unique));
             let catalogue = match &config.workflows {
                 StorageLocation::Folder(folder) => Catalogue::folder(folder),
-                bucket @ StorageLocation::Bucket(_) => Catalogue::bucket(wiring.store(bucket)?, "workflows/"),
+                bucket @ StorageLocation::Bucket(_) => {
+                    Catalogue::bucket(context.store(bucket)?, "workflows/")
+                }
             };
             let catalogue =
                 if config.clusters.starts_with("cloud-build:") { catalogue.deployed() } else { catalogue };
-            let clock = Arc::clone(&wiring.clock);
+            let clock = Arc::clone(&context.clock);
             let view = RunIndex::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
             let gateway = Gateway::new(GatewaySetup {
                 ledger,
                 store: Arc::clone(&store),
                 view: Arc::new(view),
                 catalogue,
-                bus: Arc::clone(&wiring.bus),
+                bus: Arc::clone(&context.bus),
                 clock,
                 rates: config.rates,
                 secrets: config.secrets,
@@ -95,9 +97,9 @@ fn main() -> ExitCode {
                 Serves::Everything => gateway.routes(),
                 Serves::Hooks => gateway.hooks_alone(),
             };
-            let chores = gateway.chores();
+            let periodic_tasks = gateway.periodic_tasks();
             let handler: Arc<dyn Handler> = gateway;
-            Ok((Parts { takes: TAKES.to_vec(), handler, parking: store, chores }, routes))
+            Ok((Parts { takes: TAKES.to_vec(), handler, parking: store, periodic_tasks }, routes))
         },
     )
 }

@@ -20,12 +20,12 @@ struct OfferMark {
 }
 
 /// Reason why an offer starts no run.
-enum Why {
+enum RejectedOffer {
     Permanent(String),
     Transient(String),
 }
 
-impl From<StartError> for Why {
+impl From<StartError> for RejectedOffer {
     fn from(refused: StartError) -> Self {
         if refused.is_permanent() {
             Self::Permanent(refused.to_string())
@@ -53,16 +53,16 @@ impl Gateway {
         let key = EventKey { source: event.source().as_str().to_owned(), id: event.id().to_owned() };
         let concerned = match ClusterOffer::of(event).and_then(completed) {
             Ok(offer) => self.concerned(&key, &offer).await.map(|workflows| (offer, workflows)),
-            Err(why) => Err(Why::Permanent(why)),
+            Err(why) => Err(RejectedOffer::Permanent(why)),
         };
         let (offer, workflows) = match concerned {
             Ok(concerned) => concerned,
-            Err(Why::Transient(why)) => return Disposition::Retry(why),
-            Err(Why::Permanent(why)) => return self.refuse(key, vec![why]).await,
+            Err(RejectedOffer::Transient(why)) => return Disposition::Retry(why),
+            Err(RejectedOffer::Permanent(why)) => return self.refuse(key, vec![why]).await,
         };
         let mut problems = Vec::new();
         for workflow in workflows {
-            let wish = StartRequest {
+            let request = StartRequest {
                 // A separate source, so that no sender can imitate another kind of key.
                 key: EventKey { source: format!("//burnin/offers/{}", key.source), id: key.id.clone() },
                 workflow: workflow.clone(),
@@ -75,31 +75,35 @@ impl Gateway {
                 },
                 origin: Some(Origin::Message(key.clone())),
             };
-            match self.starter.start(&wish).await.map_err(Why::from) {
+            match self.starter.start(&request).await.map_err(RejectedOffer::from) {
                 Ok(started) => {
                     if let Err(later) = self.answer(&key, Ok(started.run)).await {
                         return later;
                     }
                 }
-                Err(Why::Transient(why)) => return Disposition::Retry(why),
-                Err(Why::Permanent(why)) => problems.push(format!("{workflow}: {why}")),
+                Err(RejectedOffer::Transient(why)) => return Disposition::Retry(why),
+                Err(RejectedOffer::Permanent(why)) => problems.push(format!("{workflow}: {why}")),
             }
         }
         if problems.is_empty() { Disposition::Done } else { self.refuse(key, problems).await }
     }
 
     /// The workflows that accepted the offer when it first arrived.
-    async fn concerned(&self, key: &EventKey, offer: &ClusterOffer) -> Result<Vec<String>, Why> {
+    async fn concerned(&self, key: &EventKey, offer: &ClusterOffer) -> Result<Vec<String>, RejectedOffer> {
         let digest = hex::encode(start::digest(&[&key.source, &key.id]));
         let name = format!("offers/{}.json", digest.get(..32).unwrap_or(&digest));
         let offered = hex::encode(Sha256::digest(serde_json::to_vec(offer).unwrap_or_default()));
-        let later = |error: &dyn std::error::Error| Why::Transient(error.to_string());
+        let later = |error: &dyn std::error::Error| RejectedOffer::Transient(error.to_string());
         loop {
             if let Some(body) = self.store.read(&name).await.map_err(|error| later(&error))? {
                 let mark: OfferMark = serde_json::from_slice(&body).map_err(|error| later(&error))?;
                 let other =
                     "this source and id were used before for another cluster; use a new id".to_owned();
-                return if mark.offered == offered { Ok(mark.workflows) } else { Err(Why::Permanent(other)) };
+                return if mark.offered == offered {
+                    Ok(mark.workflows)
+                } else {
+                    Err(RejectedOffer::Permanent(other))
+                };
             }
             let read = self.catalogue.read().await.map_err(|error| later(&error))?;
             let known = OfferedCluster { source: &key.source, system: offer.kind(), name: &offer.name };
@@ -108,7 +112,7 @@ impl Gateway {
             let workflows: Vec<_> = concerned.map(|(workflow, _)| workflow.clone()).collect();
             if workflows.is_empty() {
                 let kind = offer.kind();
-                return Err(Why::Permanent(format!(
+                return Err(RejectedOffer::Permanent(format!(
                     "no workflow accepts a {kind} cluster `{}` from `{}`; add it to `on.cluster` of one",
                     offer.name, key.source
                 )));

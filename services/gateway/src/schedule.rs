@@ -45,7 +45,7 @@ pub struct Calendar {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Since {
+struct FirstSeen {
     since: Timestamp,
 }
 
@@ -109,11 +109,11 @@ impl Calendar {
         let name = format!("schedules/{workflow}/since/{what}.json");
         let mut known = self.store.read(&name).await?;
         if known.is_none() {
-            self.store.create_json(&name, &Since { since: now }).await?;
+            self.store.create_json(&name, &FirstSeen { since: now }).await?;
             known = self.store.read(&name).await?;
         }
         let body = known.unwrap_or_default();
-        Ok(serde_json::from_slice::<Since>(&body).map_or(now, |since| since.since))
+        Ok(serde_json::from_slice::<FirstSeen>(&body).map_or(now, |since| since.since))
     }
 
     async fn mark(&self, workflow: &str, night: &Night) -> Result<(), StoreError> {
@@ -201,7 +201,7 @@ impl Gateway {
         };
         let mut night = Night { moment, run: None, missed, late: after > PUNCTUAL };
         if night.missed.is_none() {
-            let wish = StartRequest {
+            let request = StartRequest {
                 key: EventKey { source: "//burnin/schedules".to_owned(), id: moment.to_string() },
                 workflow: workflow.to_owned(),
                 set: BTreeMap::new(),
@@ -210,7 +210,7 @@ impl Gateway {
                 trigger: Trigger { kind: "schedule".to_owned(), by: moment.to_string() },
                 origin: None,
             };
-            match self.starter.start(&wish).await {
+            match self.starter.start(&request).await {
                 Ok(started) => night.run = Some(started.run),
                 Err(refused) if refused.is_permanent() => night.missed = Some(refused.to_string()),
                 Err(later) => return Err(later),

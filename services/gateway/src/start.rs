@@ -125,51 +125,52 @@ impl Starter {
     /// # Errors
     /// Returns an error if no run was started. After [`StartError::Transient`] the outcome is unknown: retry with the
     /// same key.
-    pub async fn start(&self, wish: &StartRequest) -> Result<StartOutcome, StartError> {
-        let (name, digest) = (object(&wish.key, &wish.workflow), wish.digest());
+    pub async fn start(&self, request: &StartRequest) -> Result<StartOutcome, StartError> {
+        let (name, digest) = (object(&request.key, &request.workflow), request.digest());
         if let Some(before) = self.request(&name).await? {
             return self.again(before, &digest).await;
         }
-        let entry = self.entry(wish).await?;
-        let set: Vec<_> = wish.set.iter().map(|(field, value)| (field.clone(), value.clone())).collect();
+        let entry = self.entry(request).await?;
+        let set: Vec<_> = request.set.iter().map(|(field, value)| (field.clone(), value.clone())).collect();
         let set: Vec<_> = set.into_iter().map(|(field, value)| Override { field, value }).collect();
         let existing =
-            wish.cluster.as_ref().map(|(_, offer)| serde_json::to_value(offer).unwrap_or_default());
+            request.cluster.as_ref().map(|(_, offer)| serde_json::to_value(offer).unwrap_or_default());
         let resolved = entry.resolve(&set, existing).await.map_err(|mut problems| {
-            for problem in problems.0.iter_mut().filter(|_| wish.cluster.is_some()) {
+            for problem in problems.0.iter_mut().filter(|_| request.cluster.is_some()) {
                 if problem.file == "--set" {
                     "the offer".clone_into(&mut problem.file);
                 }
             }
             StartError::Invalid(problems)
         })?;
-        if let Some((source, offer)) = &wish.cluster {
+        if let Some((source, offer)) = &request.cluster {
             self.allowed(&entry, source, offer).await?;
         }
         let mut workflow = resolved.workflow;
         for archive in resolved.archives {
             self.store.create(&archive.object, archive.bytes).await.map_err(StartError::transient)?;
         }
-        if let (Some(Origin::Push(push)), Some(ImageSpec::Build(build))) = (&wish.origin, &mut workflow.image)
+        if let (Some(Origin::Push(push)), Some(ImageSpec::Build(build))) =
+            (&request.origin, &mut workflow.image)
             && build.repository.as_ref().is_some_and(|source| pushed_to(&entry.offered.on, push, source))
         {
             build.set_revision(&push.commit);
         }
-        if let Some(image) = &wish.image {
+        if let Some(image) = &request.image {
             workflow.image = Some(ImageSpec::Prebuilt(image.clone()));
         }
-        let run = run_id(&wish.key, &workflow.name).map_err(StartError::transient)?;
-        let (trigger, origin) = (wish.trigger.clone(), wish.origin.clone());
+        let run = run_id(&request.key, &workflow.name).map_err(StartError::transient)?;
+        let (trigger, origin) = (request.trigger.clone(), request.origin.clone());
         let requested = RunRequested { workflow, trigger, origin };
-        let request =
-            StoredRequest { format: 1, key: wish.key.clone(), asked: digest.clone(), run, requested };
+        let stored =
+            StoredRequest { format: 1, key: request.key.clone(), asked: digest.clone(), run, requested };
         // Write the hint first: a hint without a request is removed, a request without a hint would be lost.
-        let hint = format!("{HINTS}{}", request.run);
+        let hint = format!("{HINTS}{}", stored.run);
         self.store.create(&hint, name.clone().into()).await.map_err(StartError::transient)?;
-        match self.store.create_json(&name, &request).await.map_err(StartError::transient)? {
+        match self.store.create_json(&name, &stored).await.map_err(StartError::transient)? {
             Creation::Created => {
-                self.publish(&request).await?;
-                Ok(StartOutcome { run: request.run, new: true })
+                self.publish(&stored).await?;
+                Ok(StartOutcome { run: stored.run, new: true })
             }
             // A concurrent request was faster, or an earlier response was lost: the stored request applies.
             Creation::Exists => match self.request(&name).await? {
@@ -228,15 +229,15 @@ impl Starter {
             .map_err(StartError::transient)
     }
 
-    async fn entry(&self, wish: &StartRequest) -> Result<CatalogueEntry, StartError> {
+    async fn entry(&self, request: &StartRequest) -> Result<CatalogueEntry, StartError> {
         let list = |mut names: Vec<String>| {
             names.sort();
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };
         let mut read = self.catalogue.read().await.map_err(StartError::transient)?;
-        let Some(entry) = read.workflows.remove(&wish.workflow) else {
+        let Some(entry) = read.workflows.remove(&request.workflow) else {
             let known = list(read.workflows.into_keys().collect());
-            return Err(StartError::Unknown { name: wish.workflow.clone(), known });
+            return Err(StartError::Unknown { name: request.workflow.clone(), known });
         };
         let allowed = &entry.offered.parameters;
         let built = |image: &Image| {
@@ -245,16 +246,16 @@ impl Starter {
             entry.offered.on.build.iter().any(|on| on.image.as_ref().is_some_and(of))
         };
         let image = "image".to_owned();
-        let fed = wish.image.as_ref().filter(|image| !built(image)).map(|_| &image);
+        let fed = request.image.as_ref().filter(|image| !built(image)).map(|_| &image);
         let cluster = "cluster".to_owned();
         let wanted = |(source, offer): &(String, ClusterOffer)| {
             let offer = OfferedCluster { source, system: offer.kind(), name: &offer.name };
             entry.offered.on.cluster.iter().any(|on| on.wants(offer))
         };
-        let fed = fed.into_iter().chain(wish.cluster.as_ref().filter(|it| !wanted(it)).map(|_| &cluster));
-        match wish.set.keys().chain(fed).find(|field| !allowed.contains(field)) {
+        let fed = fed.into_iter().chain(request.cluster.as_ref().filter(|it| !wanted(it)).map(|_| &cluster));
+        match request.set.keys().chain(fed).find(|field| !allowed.contains(field)) {
             Some(field) => Err(StartError::Forbidden {
-                workflow: wish.workflow.clone(),
+                workflow: request.workflow.clone(),
                 field: field.clone(),
                 allowed: list(allowed.clone()),
             }),

@@ -23,20 +23,20 @@ fn main() -> ExitCode {
             let (artefacts, warehouse) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_WAREHOUSE"));
             Some(Config { artefacts: artefacts?, warehouse: warehouse? })
         },
-        |config, wiring| {
-            let store = wiring.store(&config.artefacts)?;
+        |config, context| {
+            let store = context.store(&config.artefacts)?;
             let history: Arc<dyn Warehouse> = match &config.warehouse {
                 warehouse::WarehouseLocation::File(path) => Arc::new(Sqlite::open(path)?),
                 warehouse::WarehouseLocation::BigQuery { project, dataset } => {
                     let endpoint =
-                        wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
+                        context.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
                     // The judge only reads the warehouse, and reads do not use the bucket.
                     let store = Arc::clone(&store);
                     Arc::new(BigQuery::new(project, dataset, endpoint, store, BigQueryOptions::default()))
                 }
             };
             let judge = Judge::new(Artefacts::new(Arc::clone(&store)), history);
-            Ok(wiring.worker(judge, &Judge::TAKES, store))
+            Ok(context.worker(judge, &Judge::TAKES, store))
         },
     )
 }

@@ -2,7 +2,7 @@
 //! at 450 bytes each, and a judge in the cloud has 2 GiB.
 
 use model::Span;
-use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
+use warehouse::{MeasurementKind, PastQuery, PastRun, Warehouse};
 
 /// Maximum number of runs in a baseline. The baseline is then fixed: relative to a moving baseline no drift of the cluster is detected.
 pub(crate) const MAX_RUNS: u32 = 20;
@@ -42,7 +42,7 @@ pub(crate) async fn each(
     history: &dyn Warehouse,
     wanted: PastQuery,
     values: usize,
-    mut visit: impl FnMut(Past),
+    mut visit: impl FnMut(PastRun),
 ) -> Result<(), warehouse::Error> {
     let ends = PastQuery { oldest: 1, newest: 1, measured: MeasurementKind::Metrics, ..wanted.clone() };
     let earlier = history.past(&ends).await?.iter().map(|past| past.metrics.len()).max();
@@ -174,7 +174,7 @@ mod tests {
             Ok(Vec::new())
         }
 
-        async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+        async fn past(&self, wanted: &PastQuery) -> Result<Vec<PastRun>, Error> {
             let moment = |run: u32| Timestamp::from_millis(i64::from(run) * 1_000);
             let end = (0..RUNS).take_while(|run| moment(*run) < wanted.before).count() as u32;
             let oldest = 0..wanted.oldest.min(end);
@@ -188,7 +188,7 @@ mod tests {
                 ..VerdictRow::default()
             };
             let metrics = || if is_read { self.values() } else { Vec::new() };
-            let past = |run: u32| Past { metrics: metrics(), ..Past::of(&verdict(run), &[], &[]) };
+            let past = |run: u32| PastRun { metrics: metrics(), ..PastRun::of(&verdict(run), &[], &[]) };
             if is_read {
                 self.largest.fetch_max(oldest.len() + newest.len(), Ordering::Relaxed);
             }

@@ -37,7 +37,7 @@ impl LogReader {
     /// The reader for this program.
     ///
     /// # Errors
-    /// Returns an error, a permanent one, if this version does not support the format, or the declaration is invalid.
+    /// Returns a permanent error if this version does not support the format, or if the declaration is invalid.
     pub fn of(program: &Program) -> Result<Self, PortError> {
         let Program::Command(CommandLine { every, rounds, read, .. }) = program else {
             return Ok(Self::detecting());

@@ -13,18 +13,18 @@ use verdict::{
     directed,
     repeat::{self, RepeatLevel},
 };
-use warehouse::{MeasurementKind, Past, PastQuery, Warehouse};
+use warehouse::{MeasurementKind, PastQuery, PastRun, Warehouse};
 
 use crate::past::{self, MAX_RUNS, SINCE};
 
 /// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
-/// Minimum number of passed runs for a report of missing repeatability.
+/// Minimum number of passed runs before the judge reports that results do not repeat.
 const ENOUGH: usize = 10;
 
 /// A baseline and the later runs.
 #[derive(Debug, Default)]
-pub struct Own {
+pub struct ClusterStandard {
     /// Measurements of the healthy cluster; `None` if no baseline exists.
     pub baseline: Option<Baseline>,
     /// Level of every later run, oldest first.
@@ -54,12 +54,12 @@ pub async fn own(
     fixed: Option<Fixed>,
     of: (&str, &Fingerprint, Option<Timestamp>),
     reading: &Reading,
-) -> Result<Own, warehouse::Error> {
+) -> Result<ClusterStandard, warehouse::Error> {
     let (workflow, fingerprint, Some(before)) = of else {
-        return Ok(fixed.map_or_else(Own::default, |fixed| fixed.over(&[])));
+        return Ok(fixed.map_or_else(ClusterStandard::default, |fixed| fixed.over(&[])));
     };
     if fixed.is_none() && !criteria.history {
-        return Ok(Own::default());
+        return Ok(ClusterStandard::default());
     }
     let is_table = reading.metrics.is_empty() || !reading.tables.is_empty();
     let wanted = PastQuery {
@@ -74,7 +74,7 @@ pub async fn own(
         let past = history.past(&wanted).await?;
         return Ok(fixed.map_or_else(|| learned(&past), |fixed| fixed.over(&past)));
     }
-    let direct = |mut past: Past| {
+    let direct = |mut past: PastRun| {
         for metric in &mut past.metrics {
             metric.better = criteria.better(metric).unwrap_or(metric.better);
         }
@@ -84,7 +84,7 @@ pub async fn own(
     if let Some(fixed) = fixed {
         let baseline = fixed.baseline.clone().with_fleets();
         let mut levels = Vec::new();
-        let visit = |past: Past| {
+        let visit = |past: PastRun| {
             let past = direct(past);
             let own = baseline.fleet_levels([&past.metrics[..]]);
             levels.extend(own.into_iter().map(|levels| (past.run.clone(), past.requested_at, levels)));
@@ -95,7 +95,7 @@ pub async fn own(
     let reading = directed(reading, criteria);
     let mut history_of_metrics = MetricHistory::of(&reading);
     let mut runs = Vec::new();
-    let visit = |past: Past| {
+    let visit = |past: PastRun| {
         let past = direct(past);
         history_of_metrics.add(&past.metrics);
         runs.push((past.verdict, Fingerprint(past.fingerprint)));
@@ -105,19 +105,24 @@ pub async fn own(
 }
 
 impl Fixed {
-    fn over(self, past: &[Past]) -> Own {
+    fn over(self, past: &[PastRun]) -> ClusterStandard {
         let since = &past[self.first(past.iter().map(|past| (past.run.as_str(), past.requested_at)))..];
         let Self { baseline, pin } = self;
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
-        Own { baseline: Some(baseline.with_fleets()), earlier, pin, ..Own::default() }
+        ClusterStandard { baseline: Some(baseline.with_fleets()), earlier, pin, ..ClusterStandard::default() }
     }
 
     /// `levels`: id, time and levels of each earlier run.
-    fn over_metrics(self, mut levels: Vec<(String, Option<Timestamp>, Vec<Option<f64>>)>) -> Own {
+    fn over_metrics(self, mut levels: Vec<(String, Option<Timestamp>, Vec<Option<f64>>)>) -> ClusterStandard {
         let first = self.first(levels.iter().map(|(run, at, _)| (run.as_str(), *at)));
         let earlier_metrics = levels.drain(first..).map(|(_, _, levels)| levels).collect();
         let Self { baseline, pin } = self;
-        Own { baseline: Some(baseline.with_fleets()), earlier_metrics, pin, ..Own::default() }
+        ClusterStandard {
+            baseline: Some(baseline.with_fleets()),
+            earlier_metrics,
+            pin,
+            ..ClusterStandard::default()
+        }
     }
 
     /// Position of the first run of the history: a pin replaces the runs up to the pinned one. If that run was not read, because it is
@@ -132,13 +137,13 @@ impl Fixed {
 
 /// Learns from the oldest passed runs that repeat, or from later, faster ones: slow first runs must neither define the healthy
 /// state nor prevent a baseline permanently.
-fn learned(past: &[Past]) -> Own {
-    let passed = |past: &&Past| past.verdict == Some(Verdict::Pass);
-    let Some(first) = past.iter().find(passed) else { return Own::default() };
+fn learned(past: &[PastRun]) -> ClusterStandard {
+    let passed = |past: &&PastRun| past.verdict == Some(Verdict::Pass);
+    let Some(first) = past.iter().find(passed) else { return ClusterStandard::default() };
     let fingerprint = Fingerprint(first.fingerprint.clone());
-    let points = |past: &Past| halves(&past.table).map(|(key, _)| key).collect::<BTreeSet<_>>();
+    let points = |past: &PastRun| halves(&past.table).map(|(key, _)| key).collect::<BTreeSet<_>>();
     let wanted = points(first);
-    let same = |past: &Past| {
+    let same = |past: &PastRun| {
         let other = Fingerprint(past.fingerprint.clone());
         fingerprint.differences(&other).next().is_none() && points(past) == wanted
     };
@@ -147,25 +152,37 @@ fn learned(past: &[Past]) -> Own {
     let runs: Vec<_> =
         readings.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
     // Runs with one rank have no level.
-    let Ok(levels) = levels(&runs) else { return Own::default() };
+    let Ok(levels) = levels(&runs) else { return ClusterStandard::default() };
     let stretch = repeat::stretch(&levels, FEWEST, MAX_RUNS as usize);
     let Some((range, (baseline, out))) =
         stretch.and_then(|range| Some((range.clone(), learn_without_outliers(&runs[range]).ok()?)))
     else {
-        return Own { reasons: unrepeated(&runs).into_iter().collect(), ..Own::default() };
+        return ClusterStandard {
+            reasons: unrepeated(&runs).into_iter().collect(),
+            ..ClusterStandard::default()
+        };
     };
     let (last, _) = healthy[range.end - 1];
     let earlier = past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
     let reasons = left_out(&healthy[range.clone()], &out);
     let reasons = reasons.into_iter().collect();
     // The later runs of the baseline passed before the level was known, so these runs are searched for changes too.
-    Own { baseline: Some(baseline), earlier, defining_runs: Some(FEWEST), reasons, ..Own::default() }
+    ClusterStandard {
+        baseline: Some(baseline),
+        earlier,
+        defining_runs: Some(FEWEST),
+        reasons,
+        ..ClusterStandard::default()
+    }
 }
 
 /// Learns each value of this run from the oldest passed runs that also have the value: a scheduler may choose other nodes for each run.
 /// Uses only passed runs of one setup: the first setup with at least [`FEWEST`] passed runs. `runs`: verdict and setup of each run of the
 /// history.
-fn learned_of_metrics(runs: &[(Option<Verdict>, Fingerprint)], history: &MetricHistory<'_>) -> Own {
+fn learned_of_metrics(
+    runs: &[(Option<Verdict>, Fingerprint)],
+    history: &MetricHistory<'_>,
+) -> ClusterStandard {
     let passed: Vec<_> =
         (0..).zip(runs).filter(|(_, (verdict, _))| *verdict == Some(Verdict::Pass)).collect();
     let of_setup = |(_, (_, setup)): &(usize, &'_ (_, Fingerprint))| -> Vec<(usize, &Fingerprint)> {
@@ -173,16 +190,22 @@ fn learned_of_metrics(runs: &[(Option<Verdict>, Fingerprint)], history: &MetricH
         others.filter(|(_, other)| setup.differences(other).next().is_none()).collect()
     };
     let healthy = passed.iter().map(of_setup).find(|runs| runs.len() >= FEWEST);
-    let Some(healthy) = healthy else { return Own::default() };
+    let Some(healthy) = healthy else { return ClusterStandard::default() };
     let learned = learn_paired(history, &healthy, (FEWEST, MAX_RUNS as usize));
-    let Ok(Paired { baseline, earlier, missing }) = learned else { return Own::default() };
+    let Ok(Paired { baseline, earlier, missing }) = learned else { return ClusterStandard::default() };
     let reasons = without_past(&missing, baseline.metrics.len()).into_iter().collect();
     // If most values lack a baseline, the run is not compared with the cluster's past.
     if baseline.metrics.is_empty() || missing.len() > baseline.metrics.len() {
-        return Own { reasons, ..Own::default() };
+        return ClusterStandard { reasons, ..ClusterStandard::default() };
     }
     let (earlier_metrics, defining_runs) = (earlier, Some(FEWEST));
-    Own { baseline: Some(baseline), earlier_metrics, defining_runs, reasons, ..Own::default() }
+    ClusterStandard {
+        baseline: Some(baseline),
+        earlier_metrics,
+        defining_runs,
+        reasons,
+        ..ClusterStandard::default()
+    }
 }
 
 /// Maximum number of values named in a reason.
@@ -209,7 +232,7 @@ fn without_past(missing: &[String], learned: usize) -> Option<Reason> {
 }
 
 /// Names the runs dropped from the baseline.
-fn left_out(healthy: &[(usize, &Past)], out: &[RepeatLevel]) -> Option<Reason> {
+fn left_out(healthy: &[(usize, &PastRun)], out: &[RepeatLevel]) -> Option<Reason> {
     let named = out.iter().map(|level| format!("{} ({:.0} GB/s)", healthy[level.run].1.run, level.busbw));
     let named = named.collect::<Vec<_>>().join(", ");
     let text = format!(
@@ -239,7 +262,7 @@ fn unrepeated(runs: &[Healthy<'_>]) -> Option<Reason> {
     })
 }
 
-fn reading(past: &Past) -> Reading {
+fn reading(past: &PastRun) -> Reading {
     Reading {
         ended: past.table.ended,
         first_error: None,
@@ -306,7 +329,7 @@ mod tests {
         history
     }
 
-    async fn judged(history: &Memory, reading: &Reading) -> (Own, Judgement) {
+    async fn judged(history: &Memory, reading: &Reading) -> (ClusterStandard, Judgement) {
         let floor =
             MetricCriterion { metric: "hpl.gflops".to_owned(), floor: Some(1.0), ..Default::default() };
         let criteria = Criteria { metrics: vec![floor], ..Criteria::named("nightly") };

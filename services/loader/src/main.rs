@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::{StorageLocation, Unfit, Wiring};
+use gcp::{ServiceContext, StorageLocation, Unfit};
 use ledger::{Artefacts, Store};
 use loader::Loader;
 use model::Span;
@@ -26,23 +26,27 @@ fn main() -> ExitCode {
             let every = env.or("BURNIN_BATCH_EVERY", Span(BigQueryOptions::default().every));
             Some(Config { artefacts: artefacts?, warehouse: warehouse?, every: every? })
         },
-        |config, wiring| {
-            let store = wiring.store(&config.artefacts)?;
-            let warehouse = warehouse(&config, wiring, &store)?;
+        |config, context| {
+            let store = context.store(&config.artefacts)?;
+            let warehouse = warehouse(&config, context, &store)?;
             let loader = Loader::new(Artefacts::new(Arc::clone(&store)), warehouse);
-            Ok(wiring.worker(loader, &Loader::TAKES, store))
+            Ok(context.worker(loader, &Loader::TAKES, store))
         },
     )
 }
 
-fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result<Arc<dyn Warehouse>, Unfit> {
+fn warehouse(
+    config: &Config,
+    context: &ServiceContext,
+    store: &Arc<dyn Store>,
+) -> Result<Arc<dyn Warehouse>, Unfit> {
     match &config.warehouse {
         warehouse::WarehouseLocation::File(path) => Ok(Arc::new(Sqlite::open(path)?)),
         warehouse::WarehouseLocation::BigQuery { project, dataset } => {
             let StorageLocation::Bucket(_) = config.artefacts else {
                 return Err("BURNIN_ARTEFACTS: BigQuery loads from a bucket; set gs://NAME".into());
             };
-            let endpoint = wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
+            let endpoint = context.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
             let options = BigQueryOptions { every: config.every.0, ..BigQueryOptions::default() };
             Ok(Arc::new(BigQuery::new(project, dataset, endpoint, Arc::clone(store), options)))
         }

@@ -9,7 +9,7 @@ use events::RunAnswer;
 use futures::{StreamExt, stream};
 use lifecycle::RunState;
 use model::{ClusterSpec, Fact, Origin, Record, RecordEntry, RunClosed, RunId, Span, Timestamp};
-use run_index::{Elsewhere, Folded, RunSummary};
+use run_index::{ExternalAddresses, Folded, RunSummary};
 use service::{CommandError, worker::chain};
 use tracing::{info, warn};
 
@@ -153,7 +153,7 @@ impl Notifier {
         state: &RunState,
         notices: &[PlannedNotice],
     ) -> Result<Vec<String>, CommandError> {
-        let checked = notices.iter().any(|planned| matches!(planned.to, decide::Addressee::Check(_)));
+        let checked = notices.iter().any(|planned| matches!(planned.to, decide::Recipient::Check(_)));
         let report = if checked { self.report(&line.run).await } else { None };
         let link = self.link.as_ref().map(|link| link.of(&line.run));
         let run_text = RunText { line, state, link, report };
@@ -173,10 +173,10 @@ impl Notifier {
 
     /// The report of a run; `None` if its artefacts cannot be read.
     async fn report(&self, run: &RunId) -> Option<String> {
-        let report = self.view.report(run, Elsewhere::default()).await;
+        let report = self.view.report(run, ExternalAddresses::default()).await;
         let report =
             report.map_err(|error| warn!(run.id = %run, "the notice has no report: {}", chain(&error)));
-        Some(report::markdown(&report.ok()??.story()))
+        Some(report::markdown(&report.ok()??.input()))
     }
 
     /// Searches for missed endings: the bus may lose facts, and another process may drive a run.

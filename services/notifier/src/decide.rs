@@ -33,7 +33,7 @@ pub fn outcome(line: &RunSummary) -> Option<RunOutcome> {
 }
 
 /// The news of a new failure; `None` for runs that passed, were cancelled or yielded.
-const fn trouble(outcome: RunOutcome) -> Option<News> {
+const fn news_of_failure(outcome: RunOutcome) -> Option<News> {
     match outcome {
         RunOutcome::Failed => Some(News::Failed),
         RunOutcome::Inconclusive => Some(News::Inconclusive),
@@ -56,16 +56,16 @@ pub struct NoticeSubject<'a> {
     pub targets: &'a [Notify],
 }
 
-/// One notice for one addressee.
+/// One notice for one recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedNotice {
     /// Receiver of the notice.
-    pub to: Addressee,
+    pub to: Recipient,
     pub what: Occasion,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Addressee {
+pub enum Recipient {
     Status(Push),
     /// A check run of a commit.
     Check(Push),
@@ -104,7 +104,7 @@ pub fn begun(subject: &NoticeSubject<'_>) -> Vec<PlannedNotice> {
     let Some(push) = subject.push else { return Vec::new() };
     let status = |target: &Notify| matches!(target, Notify::Github(github) if github.status);
     let requested = subject.line.closed_at.is_none() && subject.targets.iter().any(status);
-    let planned = || PlannedNotice { to: Addressee::Status(push.clone()), what: Occasion::Begun };
+    let planned = || PlannedNotice { to: Recipient::Status(push.clone()), what: Occasion::Begun };
     requested.then(planned).into_iter().collect()
 }
 
@@ -130,10 +130,10 @@ pub fn ended(
             (Notify::Github(github), Some(push)) => {
                 let mut add = |to| notices.push(PlannedNotice { to, what: Occasion::Ended(outcome) });
                 if github.status {
-                    add(Addressee::Status(push.clone()));
+                    add(Recipient::Status(push.clone()));
                 }
                 if github.check {
-                    add(Addressee::Check(push.clone()));
+                    add(Recipient::Check(push.clone()));
                 }
             }
             (Notify::Github(_), None) => {}
@@ -141,7 +141,7 @@ pub fn ended(
                 let ChannelNotify { kind, name, on, .. } = to;
                 let change = change(subject, outcome, &before, history, &to.id());
                 let Some(change) = change.filter(|change| change.is_for(on)) else { continue };
-                let to = Addressee::Channel { kind: kind.clone(), name: name.clone() };
+                let to = Recipient::Channel { kind: kind.clone(), name: name.clone() };
                 notices.push(PlannedNotice { to, what: Occasion::New(change.new) });
             }
         }
@@ -185,7 +185,7 @@ impl NewsChange {
     fn is_for(&self, on: &[News]) -> bool {
         let troubles = [News::Failed, News::Inconclusive, News::Broken];
         let any = !on.iter().any(|news| troubles.contains(news));
-        on.contains(&self.new.news) && (any || self.troubles.iter().any(|trouble| on.contains(trouble)))
+        on.contains(&self.new.news) && (any || self.troubles.iter().any(|news| on.contains(news)))
     }
 }
 
@@ -202,7 +202,7 @@ fn change(
     let knows = |run: &RunId| history.get(run).is_some_and(|channels| channels.contains(channel));
     let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
 
-    let Some(trouble) = trouble(outcome) else {
+    let Some(failure_news) = news_of_failure(outcome) else {
         // Failures before the last pass with a decision are ignored: their recovery was decided with that pass. A pass without a decision
         // reported no recovery.
         let decided =
@@ -211,7 +211,7 @@ fn change(
         let known: Vec<_> =
             troubled.filter(|(_, run, outcome)| *outcome != RunOutcome::Passed && knows(run)).collect();
         let (since, first, _) = known.first().filter(|_| outcome == RunOutcome::Passed)?;
-        let troubles = known.iter().filter_map(|(_, _, outcome)| trouble(*outcome)).collect();
+        let troubles = known.iter().filter_map(|(_, _, outcome)| news_of_failure(*outcome)).collect();
         let new = New { news: News::Recovered, outcome, since: *since, first: (*first).clone() };
         return Some(NewsChange { new, troubles });
     };
@@ -221,7 +221,7 @@ fn change(
     let (since, first) = alike.first().map_or((ended, &line.run), |(since, first, _)| (*since, *first));
     let mut known = alike.iter().filter(|(_, run, _)| knows(run));
     let news = match known.next() {
-        None => trouble,
+        None => failure_news,
         Some((notified_at, _, _)) => {
             let due = *notified_at + STILL;
             if ended < due || known.any(|(at, _, _)| *at >= due) {
@@ -230,5 +230,8 @@ fn change(
             News::StillFailing
         }
     };
-    Some(NewsChange { new: New { news, outcome, since, first: first.clone() }, troubles: [trouble].into() })
+    Some(NewsChange {
+        new: New { news, outcome, since, first: first.clone() },
+        troubles: [failure_news].into(),
+    })
 }

@@ -75,7 +75,7 @@ impl Notifier {
     }
 
     /// The search for missed endings and undelivered notices.
-    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
+    pub fn periodic_tasks(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
         vec![Arc::new(Notices(Arc::clone(self)))]
     }
 
@@ -86,7 +86,7 @@ impl Notifier {
                 self.deliver_of(run).await
             }
             Fact::RunRequested(requested) => {
-                let status = |wish: &Notify| matches!(wish, Notify::Github(github) if github.status);
+                let status = |target: &Notify| matches!(target, Notify::Github(github) if github.status);
                 let pushed = matches!(requested.origin, Some(Origin::Push(_)));
                 if !pushed || !requested.workflow.notify.iter().any(status) {
                     return Ok(());

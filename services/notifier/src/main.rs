@@ -35,25 +35,25 @@ fn main() -> ExitCode {
                 link: link?,
             })
         },
-        |config, wiring| {
-            let store = wiring.store(&config.artefacts)?;
-            let mut records = wiring.store(&config.ledger)?;
+        |config, context| {
+            let store = context.store(&config.artefacts)?;
+            let mut records = context.store(&config.ledger)?;
             if config.ledger != config.artefacts {
                 records = Arc::new(Split::new("open/", Arc::clone(&store), records));
             }
             let secrets = Secrets::of_process(config.channels.map(|Local(folder)| folder));
-            let sender = HttpSender::new(secrets, config.github, Arc::clone(&wiring.clock));
+            let sender = HttpSender::new(secrets, config.github, Arc::clone(&context.clock));
             let notifier = Notifier::new(NotifierSetup {
                 ledger: Ledger::new(records, Arc::new(ids::unique)),
                 store: Arc::clone(&store),
                 sender: Arc::new(sender),
-                bus: Arc::clone(&wiring.bus),
-                clock: Arc::clone(&wiring.clock),
+                bus: Arc::clone(&context.bus),
+                clock: Arc::clone(&context.clock),
                 link: config.link,
             });
-            let chores = notifier.chores();
+            let periodic_tasks = notifier.periodic_tasks();
             let handler: Arc<dyn Handler> = notifier;
-            Ok(Parts { takes: TAKES.to_vec(), handler, parking: store, chores })
+            Ok(Parts { takes: TAKES.to_vec(), handler, parking: store, periodic_tasks })
         },
     )
 }

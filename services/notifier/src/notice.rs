@@ -4,17 +4,17 @@ use model::{Push, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::decide::{Addressee, Occasion};
+use crate::decide::{Occasion, Recipient};
 
 /// Current format version.
 pub const FORMAT: u32 = 2;
 
-/// One notice for one addressee.
+/// One notice for one recipient.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notice {
     /// Format version, at most [`FORMAT`].
     pub format: u32,
-    /// Idempotency key, derived from run, addressee and content.
+    /// Idempotency key, derived from run, recipient and content.
     pub id: String,
     pub run: RunId,
     /// Time of the decision.
@@ -98,17 +98,17 @@ pub struct CheckRun {
 }
 
 impl Notice {
-    /// Id of a notice, derived from run, addressee and content.
-    pub fn id(run: &RunId, to: &Addressee, what: &Occasion) -> String {
+    /// Id of a notice, derived from run, recipient and content.
+    pub fn id(run: &RunId, to: &Recipient, what: &Occasion) -> String {
         let what = match what {
             Occasion::Begun => "begun",
             Occasion::Ended(_) => "ended",
             Occasion::New(new) => new.news.as_str(),
         };
         let (kind, name) = match to {
-            Addressee::Status(push) => ("status", push.commit.as_str()),
-            Addressee::Check(push) => ("check", push.commit.as_str()),
-            Addressee::Channel { kind, name } => (kind.as_str(), name.as_str()),
+            Recipient::Status(push) => ("status", push.commit.as_str()),
+            Recipient::Check(push) => ("check", push.commit.as_str()),
+            Recipient::Channel { kind, name } => (kind.as_str(), name.as_str()),
         };
         let mut hash = Sha256::new();
         for part in [run.as_str(), kind, name, what] {

@@ -62,7 +62,7 @@ pub enum DeliveryStatus {
 
 /// Start of an attempt.
 #[derive(Debug, Deserialize, Serialize)]
-struct Try {
+struct AttemptStart {
     at: Timestamp,
 }
 
@@ -171,7 +171,7 @@ impl Outbox {
         let standing = match self.read::<FailedAttempt>(&format!("{folder}said-{last}.json")).await? {
             Some(attempt) => DeliveryStatus::Wait(attempt.not_before),
             None => {
-                let begun: Option<Try> = self.read(&format!("{folder}try-{last}.json")).await?;
+                let begun: Option<AttemptStart> = self.read(&format!("{folder}try-{last}.json")).await?;
                 DeliveryStatus::Busy(begun.map_or(now, |begun| begun.at + UNDER_WAY))
             }
         };
@@ -186,7 +186,7 @@ impl Outbox {
     /// Claims an attempt. Returns false if another process has claimed it.
     pub async fn claim(&self, place: &NoticeKey, number: u32, now: Timestamp) -> Result<bool, StoreError> {
         let name = format!("{}try-{number}.json", place.folder());
-        Ok(self.0.create_json(&name, &Try { at: now }).await? == Creation::Created)
+        Ok(self.0.create_json(&name, &AttemptStart { at: now }).await? == Creation::Created)
     }
 
     /// Records the result of an attempt. Returns the end of the delivery, or `None` if another attempt follows.
@@ -230,8 +230,8 @@ impl Outbox {
         self.0.remove(&place.hint()).await
     }
 
-    /// Records that all notices of a run's end are decided. `listened`: channels with a decision; `channels`: those of them
-    /// that receive a notice.
+    /// Records that all notices of a run's end are decided. `listened`: all channels with a decision; `channels`: the channels that
+    /// receive a notice.
     pub async fn mark(
         &self,
         run: &RunId,
@@ -269,10 +269,10 @@ impl Outbox {
     /// Start time of the search for missed endings: earlier ends are not reported.
     pub async fn since(&self, now: Timestamp) -> Result<Timestamp, StoreError> {
         const NAME: &str = "notices/since.json";
-        if let Some(since) = self.read::<Try>(NAME).await? {
+        if let Some(since) = self.read::<AttemptStart>(NAME).await? {
             return Ok(since.at);
         }
-        self.0.create_json(NAME, &Try { at: now }).await?;
-        Ok(self.read::<Try>(NAME).await?.map_or(now, |since| since.at))
+        self.0.create_json(NAME, &AttemptStart { at: now }).await?;
+        Ok(self.read::<AttemptStart>(NAME).await?.map_or(now, |since| since.at))
     }
 }

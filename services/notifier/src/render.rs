@@ -7,7 +7,7 @@ use model::{News, Reason, Stage, Verdict};
 use run_index::RunSummary;
 
 use crate::{
-    decide::{Addressee, New, Occasion, PlannedNotice, RunOutcome},
+    decide::{New, Occasion, PlannedNotice, Recipient, RunOutcome},
     notice::{CheckRun, CommitStatus, OutgoingMessage},
 };
 
@@ -42,7 +42,7 @@ pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<O
     let headline = headline(run, what);
     let text = run.notice_text(&headline, what);
     Ok(match &planned.to {
-        Addressee::Status(push) => OutgoingMessage::Status(CommitStatus {
+        Recipient::Status(push) => OutgoingMessage::Status(CommitStatus {
             push: push.clone(),
             state: match outcome(what) {
                 None => "pending",
@@ -60,7 +60,7 @@ pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<O
             description: report::shortened(&text.render("status.txt", STATUS)?, DESCRIPTION),
             target_url: run.link.clone(),
         }),
-        Addressee::Check(push) => OutgoingMessage::Check(Box::new(CheckRun {
+        Recipient::Check(push) => OutgoingMessage::Check(Box::new(CheckRun {
             push: push.clone(),
             name: context_of(run),
             // GitHub treats neutral and skipped as success where checks are required.
@@ -79,7 +79,7 @@ pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<O
             completed_at: run.line.closed_at.unwrap_or(run.state.recorded_at),
             details_url: run.link.clone(),
         })),
-        Addressee::Channel { kind, name } => {
+        Recipient::Channel { kind, name } => {
             let known = channels::kind(kind).ok_or_else(|| invalid(channels::unknown(kind)))?;
             let Occasion::New(new) = what else {
                 return Err(invalid("channels receive only changes".to_owned()));

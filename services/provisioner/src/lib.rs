@@ -20,7 +20,7 @@ use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle,
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
 pub use providers::Providers;
-pub use sweep::{Fate, Sweeper, Swept, release, sweep};
+pub use sweep::{SweepOutcome, Sweeper, Swept, release, sweep};
 
 /// The provisioner's handler, over any [`ClusterProvider`].
 pub struct Provisioner {

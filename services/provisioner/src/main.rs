@@ -9,7 +9,7 @@ use build_service::{
 };
 use cluster_deployed::DeployedClusters;
 use cluster_local::{LocalClusters, gpus};
-use gcp::{Parts, Unfit, Wiring};
+use gcp::{Parts, ServiceContext, Unfit};
 use model::Span;
 use provisioner::{Providers, Provisioner, Sweeper, notification::Notified};
 use service::{Publisher, serve::PeriodicTask};
@@ -55,9 +55,9 @@ fn main() -> ExitCode {
     )
 }
 
-fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
-    let open = || wiring.store(&config.artefacts);
-    let clock = || Arc::clone(&wiring.clock);
+fn parts(config: Config, context: &ServiceContext) -> Result<Parts, Unfit> {
+    let open = || context.store(&config.artefacts);
+    let clock = || Arc::clone(&context.clock);
     let mut on_cloud_build = None;
     let (store, builds, processes): (_, Arc<dyn Builds>, _) = match config.clusters {
         BuildLocation::Here(folder) => {
@@ -77,7 +77,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
             let (place, store) = ((project.as_str(), location.as_str()), open()?);
             let builds = cloud_build(place, config.cloud_build, bucket, Arc::clone(&store), clock());
             let account = config.account.map(|BuildAccount(name)| name);
-            let builds = Arc::new(builds.running_as(account, log_bucket(config.logs, wiring)?));
+            let builds = Arc::new(builds.running_as(account, log_bucket(config.logs, context)?));
             on_cloud_build = Some(Arc::clone(&builds));
             (store, builds, None)
         }
@@ -86,19 +86,22 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let clusters = Arc::new(Providers { deployed, local: processes });
     let sweeper: Arc<dyn PeriodicTask> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
     let worker = Provisioner::new(Arc::clone(&clusters) as _, config.look);
-    let mut parts = wiring.worker(worker, &Provisioner::TAKES, store);
+    let mut parts = context.worker(worker, &Provisioner::TAKES, store);
     if let Some(builds) = on_cloud_build {
-        let publisher = Publisher::new("provisioner", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+        let publisher = Publisher::new("provisioner", Arc::clone(&context.bus), Arc::clone(&context.clock));
         parts.takes.push(Notified::TAKES);
         parts.handler = Arc::new(Notified::new(builds, clusters, publisher, parts.handler));
     }
-    parts.chores.push(sweeper);
+    parts.periodic_tasks.push(sweeper);
     Ok(parts)
 }
 
 /// `None` without `BURNIN_BUILD_LOGS`.
-fn log_bucket(location: Option<gcp::StorageLocation>, wiring: &Wiring) -> Result<Option<LogBucket>, Unfit> {
+fn log_bucket(
+    location: Option<gcp::StorageLocation>,
+    context: &ServiceContext,
+) -> Result<Option<LogBucket>, Unfit> {
     let Some(location) = location else { return Ok(None) };
     let name = location.bucket().ok_or("BURNIN_BUILD_LOGS: expected gs://NAME, found a folder")?.to_owned();
-    Ok(Some(LogBucket { name, store: wiring.store(&location)? }))
+    Ok(Some(LogBucket { name, store: context.store(&location)? }))
 }

@@ -14,7 +14,7 @@ use cluster_api::{ClusterProvider, ListedCluster};
 
 /// Result of the sweep for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum SweepOutcome {
     /// The cluster's lease has not expired, or the grace period for its release has not ended.
     Kept {
         /// End of the grace period.
@@ -34,7 +34,7 @@ pub enum Fate {
 pub struct Swept {
     /// Cluster with its labels, from the provider's list.
     pub cluster: ListedCluster,
-    pub fate: Fate,
+    pub outcome: SweepOutcome,
 }
 
 /// The sweeper as a periodic task: fails if an expired cluster remains.
@@ -62,10 +62,10 @@ impl PeriodicTask for Sweeper {
             PortError::Permanent(failure) => failure.message,
         })?;
         let mut left = Vec::new();
-        for Swept { cluster, fate } in swept {
-            match fate {
-                Fate::Kept { .. } => {}
-                Fate::Gone(deleted) => {
+        for Swept { cluster, outcome } in swept {
+            match outcome {
+                SweepOutcome::Kept { .. } => {}
+                SweepOutcome::Gone(deleted) => {
                     warn!(
                         cluster = cluster.name,
                         run.id = cluster.run,
@@ -73,9 +73,11 @@ impl PeriodicTask for Sweeper {
                         deleted.evidence
                     );
                 }
-                Fate::Unlabelled => warn!(cluster = cluster.name, "no expiry label: check it manually"),
-                Fate::Due => left.push(cluster.name),
-                Fate::Left(why) => left.push(format!("{}: {why}", cluster.name)),
+                SweepOutcome::Unlabelled => {
+                    warn!(cluster = cluster.name, "no expiry label: check it manually")
+                }
+                SweepOutcome::Due => left.push(cluster.name),
+                SweepOutcome::Left(why) => left.push(format!("{}: {why}", cluster.name)),
             }
         }
         if left.is_empty() { Ok(()) } else { Err(format!("expired clusters remain: {}", left.join("; "))) }
@@ -94,15 +96,15 @@ pub async fn sweep(
     let listing = clusters.list().await?;
     let mut swept = Vec::new();
     for cluster in listing.clusters {
-        let fate = match cluster.expires_at.map(|expires_at| expires_at + grace) {
-            None => Fate::Unlabelled,
-            Some(until) if listing.at < until => Fate::Kept { until },
-            Some(_) if !really => Fate::Due,
+        let outcome = match cluster.expires_at.map(|expires_at| expires_at + grace) {
+            None => SweepOutcome::Unlabelled,
+            Some(until) if listing.at < until => SweepOutcome::Kept { until },
+            Some(_) if !really => SweepOutcome::Due,
             Some(_) => deleted(clusters, &cluster.name).await,
         };
-        swept.push(Swept { cluster, fate });
+        swept.push(Swept { cluster, outcome });
     }
-    if swept.iter().any(|swept| matches!(swept.fate, Fate::Gone(_))) {
+    if swept.iter().any(|swept| matches!(swept.outcome, SweepOutcome::Gone(_))) {
         doubt(&mut swept, clusters).await;
     }
     Ok(swept)
@@ -115,24 +117,24 @@ pub async fn sweep(
 pub async fn release(clusters: &dyn ClusterProvider, name: &str) -> Result<Option<Swept>, PortError> {
     let listed = clusters.list().await?.clusters.into_iter().find(|cluster| cluster.name == name);
     let Some(cluster) = listed else { return Ok(None) };
-    let mut swept = [Swept { fate: deleted(clusters, name).await, cluster }];
+    let mut swept = [Swept { outcome: deleted(clusters, name).await, cluster }];
     doubt(&mut swept, clusters).await;
     let [swept] = swept;
     Ok(Some(swept))
 }
 
-async fn deleted(clusters: &dyn ClusterProvider, name: &str) -> Fate {
+async fn deleted(clusters: &dyn ClusterProvider, name: &str) -> SweepOutcome {
     match clusters.delete(name).await {
-        Ok(deleted) => Fate::Gone(deleted),
-        Err(PortError::Transient(why)) => Fate::Left(why),
-        Err(PortError::Permanent(failure)) => Fate::Left(failure.message),
+        Ok(deleted) => SweepOutcome::Gone(deleted),
+        Err(PortError::Transient(why)) => SweepOutcome::Left(why),
+        Err(PortError::Permanent(failure)) => SweepOutcome::Left(failure.message),
     }
 }
 
 /// Providers have confirmed deletions that did not happen: a cluster is reported as deleted only if it is no longer listed.
 async fn doubt(swept: &mut [Swept], clusters: &dyn ClusterProvider) {
     let listing = clusters.list().await;
-    for swept in swept.iter_mut().filter(|swept| matches!(swept.fate, Fate::Gone(_))) {
+    for swept in swept.iter_mut().filter(|swept| matches!(swept.outcome, SweepOutcome::Gone(_))) {
         let why = match &listing {
             Ok(listing) if listing.clusters.iter().any(|listed| listed.name == swept.cluster.name) => {
                 "the provider confirmed the deletion but still lists the cluster".to_owned()
@@ -143,6 +145,6 @@ async fn doubt(swept: &mut [Swept], clusters: &dyn ClusterProvider) {
                 format!("deletion unconfirmed: {}", failure.message)
             }
         };
-        swept.fate = Fate::Left(why);
+        swept.outcome = SweepOutcome::Left(why);
     }
 }

@@ -161,15 +161,15 @@ impl ServiceFleet {
     }
 
     /// URL of a periodic task.
-    pub fn chores(&self) -> Vec<String> {
-        let chore = |service: &ServiceInstance| match service.topic {
+    pub fn periodic_tasks(&self) -> Vec<String> {
+        let periodic_task = |service: &ServiceInstance| match service.topic {
             "facts" => Some(format!("http://127.0.0.1:{}/chores/tick", service.port)),
             "provisioner" => Some(format!("http://127.0.0.1:{}/chores/sweep", service.port)),
             "gateway" => Some(format!("http://127.0.0.1:{}/chores/requests", service.port)),
             "closed" => Some(format!("http://127.0.0.1:{}/chores/notices", service.port)),
             _ => None,
         };
-        self.services.iter().filter_map(chore).collect()
+        self.services.iter().filter_map(periodic_task).collect()
     }
 
     pub fn gateways(&self) -> Vec<String> {

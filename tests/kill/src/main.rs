@@ -54,7 +54,7 @@ struct Arguments {
     /// Maximum time after the last kill until all runs have ended.
     #[arg(long, default_value = "5m")]
     rest: Span,
-    /// The agent pulls its commands, as at a cluster, and is not killed.
+    /// Let the agent pull its commands, as on a real cluster; the agent is not killed.
     #[arg(long)]
     pull: bool,
     /// Use the stand-ins for Cloud Storage and BigQuery instead of folders and SQLite.
@@ -150,7 +150,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     let mut fleet =
         ServiceFleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull, url).await?;
     let gateways = fleet.gateways();
-    let clock = tokio::spawn(chores(fleet.chores()));
+    let clock = tokio::spawn(periodic_tasks(fleet.periodic_tasks()));
 
     let began = Instant::now();
     let (mut open, mut requested, mut ended): (BTreeSet<RunId>, usize, Vec<checks::Ended>) =
@@ -270,7 +270,7 @@ async fn dataset(bucket: &StandIn) -> Result<BigQuery, String> {
 }
 
 /// Starts the periodic tasks every second.
-async fn chores(urls: Vec<String>) {
+async fn periodic_tasks(urls: Vec<String>) {
     let http = reqwest::Client::new();
     loop {
         for url in &urls {

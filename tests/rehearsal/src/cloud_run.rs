@@ -52,7 +52,7 @@ struct InvokedService {
 }
 
 /// Cloud Run: receives requests for services, checks their callers, and forwards them to the processes, one for each service.
-pub struct Front {
+pub struct CloudRun {
     pub iam: Arc<Iam>,
     targets: RwLock<BTreeMap<String, InvokedService>>,
     http: reqwest::Client,
@@ -67,7 +67,7 @@ pub struct Invocation<'a> {
     pub body: Vec<u8>,
 }
 
-impl Front {
+impl CloudRun {
     pub fn new<'a>(iam: Arc<Iam>, services: impl Iterator<Item = &'a PlannedService>) -> Self {
         let target = |service: &PlannedService| InvokedService {
             internal: !service.reachable,
@@ -169,7 +169,7 @@ fn principal(email: &str) -> String {
 }
 
 pub struct PushDelivery {
-    pub front: Arc<Front>,
+    pub cloud_run: Arc<CloudRun>,
     pub subscription: String,
     /// Address of the account in the tokens.
     pub account: String,
@@ -182,7 +182,7 @@ pub struct PushDelivery {
 #[async_trait::async_trait]
 impl PushEndpoint for PushDelivery {
     async fn deliver(&self, message: &PubsubMessage, attempt: Option<u32>) -> u16 {
-        let token = self.front.iam.check(
+        let token = self.cloud_run.iam.check(
             PUBSUB,
             permission("iamcredentials.projects.serviceAccounts.generateIdToken"),
             &Resource::account(&self.account),
@@ -203,7 +203,7 @@ impl PushEndpoint for PushDelivery {
         }
         let headers = vec![("content-type", "application/json".to_owned())];
         let request = Invocation { method: "POST", path: &self.path, headers, body: body.to_string().into() };
-        self.front.invoke(RequestOrigin::Project, Some(&token), &self.service.name, request).await.0
+        self.cloud_run.invoke(RequestOrigin::Project, Some(&token), &self.service.name, request).await.0
     }
 }
 
@@ -233,13 +233,13 @@ mod tests {
         }
     }
 
-    /// A `Front` for a container that returns its `Authorization` header.
-    async fn front() -> Front {
+    /// A `CloudRun` for a container that returns its `Authorization` header.
+    async fn cloud_run() -> CloudRun {
         let iam = Iam::new(Grants::from_plan(&[]).unwrap());
         iam.grant_outside("service internal", "roles/run.invoker", &member(PUSH));
         iam.grant_outside("service public", "roles/run.invoker", members::EVERYONE);
         let services = [service("internal", false), service("public", true), service("private", true)];
-        let front = Front::new(Arc::new(iam), services.iter());
+        let cloud_run = CloudRun::new(Arc::new(iam), services.iter());
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let echo = |headers: HeaderMap| async move {
@@ -249,57 +249,57 @@ mod tests {
         };
         let router = Router::new().fallback(echo);
         tokio::spawn(async move { drop(axum::serve(listener, router).await) });
-        services.iter().for_each(|service| front.serves(&service.name, port));
-        front
+        services.iter().for_each(|service| cloud_run.serves(&service.name, port));
+        cloud_run
     }
 
     async fn status(
-        front: &Front,
+        cloud_run: &CloudRun,
         source: RequestOrigin,
         token: Option<&str>,
         service: &str,
     ) -> (u16, String) {
         let request = Invocation { method: "GET", path: "/", headers: Vec::new(), body: Vec::new() };
-        front.invoke(source, token, service, request).await
+        cloud_run.invoke(source, token, service, request).await
     }
 
     #[tokio::test]
     async fn a_request_needs_a_valid_token_of_an_invoker() {
-        let front = front().await;
+        let cloud_run = cloud_run().await;
         let token = GOOGLE.token(PUSH, URI);
-        assert_eq!(status(&front, RequestOrigin::Project, Some(&token), "internal").await.0, 200);
+        assert_eq!(status(&cloud_run, RequestOrigin::Project, Some(&token), "internal").await.0, 200);
         for (what, token) in tokens::refused(PUSH, URI) {
             assert_eq!(
-                status(&front, RequestOrigin::Project, Some(&token), "internal").await.0,
+                status(&cloud_run, RequestOrigin::Project, Some(&token), "internal").await.0,
                 401,
                 "{what}"
             );
         }
-        assert_eq!(status(&front, RequestOrigin::Project, None, "internal").await.0, 401);
+        assert_eq!(status(&cloud_run, RequestOrigin::Project, None, "internal").await.0, 401);
         let other = GOOGLE.token("other@my-project.iam.gserviceaccount.com", URI);
-        assert_eq!(status(&front, RequestOrigin::Project, Some(&other), "internal").await.0, 403);
-        assert_eq!(status(&front, RequestOrigin::Internet, Some(&token), "private").await.0, 403);
+        assert_eq!(status(&cloud_run, RequestOrigin::Project, Some(&other), "internal").await.0, 403);
+        assert_eq!(status(&cloud_run, RequestOrigin::Internet, Some(&token), "private").await.0, 403);
         assert_eq!(
-            status(&front, RequestOrigin::Internet, None, "public").await,
+            status(&cloud_run, RequestOrigin::Internet, None, "public").await,
             (200, "no token".to_owned())
         );
     }
 
     #[tokio::test]
     async fn ingress_is_checked_before_the_token() {
-        let front = front().await;
+        let cloud_run = cloud_run().await;
         let token = GOOGLE.token(PUSH, URI);
-        assert_eq!(status(&front, RequestOrigin::Internet, Some(&token), "internal").await.0, 404);
-        assert_eq!(status(&front, RequestOrigin::Internet, None, "internal").await.0, 404);
+        assert_eq!(status(&cloud_run, RequestOrigin::Internet, Some(&token), "internal").await.0, 404);
+        assert_eq!(status(&cloud_run, RequestOrigin::Internet, None, "internal").await.0, 404);
     }
 
     #[tokio::test]
     async fn the_health_check_is_not_reachable_from_the_internet() {
-        let front = front().await;
+        let cloud_run = cloud_run().await;
         let check = async |source, token: Option<&str>, service| {
             let request =
                 Invocation { method: "GET", path: "/healthz", headers: Vec::new(), body: Vec::new() };
-            front.invoke(source, token, service, request).await.0
+            cloud_run.invoke(source, token, service, request).await.0
         };
         assert_eq!(check(RequestOrigin::Internet, None, "public").await, 404);
         let token = GOOGLE.token(PUSH, URI);
@@ -308,10 +308,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_beyond_the_maximum_of_the_instances_is_refused() {
-        let front = front().await;
-        let slots = Arc::clone(&front.targets.read().unwrap()["public"].slots);
+        let cloud_run = cloud_run().await;
+        let slots = Arc::clone(&cloud_run.targets.read().unwrap()["public"].slots);
         let all = slots.acquire_owned().await.unwrap();
-        assert_eq!(status(&front, RequestOrigin::Internet, None, "public").await.0, 429);
+        assert_eq!(status(&cloud_run, RequestOrigin::Internet, None, "public").await.0, 429);
         drop(all);
     }
 
@@ -320,9 +320,9 @@ mod tests {
         let iam = Iam::new(Grants::from_plan(&[]).unwrap());
         iam.grant_outside("service slow", "roles/run.invoker", members::EVERYONE);
         let slow = PlannedService { timeout: Duration::from_millis(50), ..service("slow", true) };
-        let front = Front::new(Arc::new(iam), std::iter::once(&slow));
+        let cloud_run = CloudRun::new(Arc::new(iam), std::iter::once(&slow));
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        front.serves("slow", listener.local_addr().unwrap().port());
+        cloud_run.serves("slow", listener.local_addr().unwrap().port());
         let (ended, mut end) = tokio::sync::mpsc::channel(1);
         let handle = async move || {
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -330,16 +330,16 @@ mod tests {
         };
         let router = Router::new().fallback(handle);
         tokio::spawn(async move { drop(axum::serve(listener, router).await) });
-        assert_eq!(status(&front, RequestOrigin::Internet, None, "slow").await.0, 504);
+        assert_eq!(status(&cloud_run, RequestOrigin::Internet, None, "slow").await.0, 504);
         assert!(end.try_recv().is_err(), "the container is still processing the request");
         end.recv().await.unwrap();
     }
 
     #[tokio::test]
     async fn the_container_receives_the_claims_without_the_signature() {
-        let front = front().await;
+        let cloud_run = cloud_run().await;
         let token = GOOGLE.token(PUSH, URI);
-        let (_, received) = status(&front, RequestOrigin::Project, Some(&token), "internal").await;
+        let (_, received) = status(&cloud_run, RequestOrigin::Project, Some(&token), "internal").await;
         let (claims, _) = token.rsplit_once('.').unwrap();
         assert_eq!(received, format!("Bearer {claims}.SIGNATURE_REMOVED_BY_GOOGLE"));
         assert!(GOOGLE.verify(received.trim_start_matches("Bearer "), URI).is_err());

@@ -24,7 +24,7 @@ use storage_standin::{Options, StandIn};
 
 use crate::{
     build_rights::AccountRights,
-    front::{Front, Invocation, PushDelivery, RequestOrigin},
+    cloud_run::{CloudRun, Invocation, PushDelivery, RequestOrigin},
     grants::Resource,
     iam::{AGENTS, Iam, PUBSUB, member},
     methods::{GoogleApi, permission},
@@ -73,7 +73,7 @@ impl Default for RehearsalSettings {
 /// With unreliable delivery, every third message is delivered twice.
 const REPEATED: u64 = 3;
 /// With unreliable delivery, every fifth message is delivered again before most requests end.
-const HURRIED: (u64, Duration) = (5, Duration::from_millis(10));
+const SHORTENED: (u64, Duration) = (5, Duration::from_millis(10));
 /// Delay of the effect of a new grant in an unreliable deployment; Google states minutes.
 const PROPAGATION: Duration = Duration::from_secs(3);
 
@@ -149,7 +149,7 @@ pub struct Rehearsal {
     /// Checks each request against the grants of the plan.
     pub iam: Arc<Iam>,
     /// Receives the requests for services, as Cloud Run does.
-    pub front: Arc<Front>,
+    pub cloud_run: Arc<CloudRun>,
     /// Delivers messages, as Pub/Sub does.
     pub broker: Arc<Broker>,
     /// Stores the objects of all buckets.
@@ -219,7 +219,7 @@ impl Rehearsal {
         plan.topics.iter().for_each(|topic| broker.topic(topic));
         if settings.unreliable {
             broker.repeat(REPEATED);
-            broker.hurry(HURRIED.0, HURRIED.1);
+            broker.shorten_deadlines(SHORTENED.0, SHORTENED.1);
             iam.delay_grants(PROPAGATION);
         }
         let unused: Arc<dyn ledger::Store> = Arc::new(ledger::MemoryStore::default());
@@ -229,11 +229,11 @@ impl Rehearsal {
             storage: Arc::clone(&storage),
             strict: settings.strict,
         }));
-        let front = Arc::new(Front::new(Arc::clone(&iam), plan.services.values()));
+        let cloud_run = Arc::new(CloudRun::new(Arc::clone(&iam), plan.services.values()));
         let receiver = Receiver::start(settings.unreliable).await.map_err(context("receiver"))?;
         let rehearsal = Self {
             iam,
-            front,
+            cloud_run,
             broker,
             storage,
             bigquery,
@@ -279,7 +279,7 @@ impl Rehearsal {
                     let service =
                         service.ok_or_else(|| format!("{}: no service at {url}", planned.id))?.clone();
                     Some(Arc::new(PushDelivery {
-                        front: Arc::clone(&self.front),
+                        cloud_run: Arc::clone(&self.cloud_run),
                         subscription: planned.id.clone(),
                         account: account.clone(),
                         audience: audience.clone(),
@@ -332,7 +332,7 @@ impl Rehearsal {
                 environment.insert(variable.clone(), value);
             }
             let port = self.spawn(&service.program, &service.name, &service.account, environment).await?;
-            self.front.serves(&service.name, port);
+            self.cloud_run.serves(&service.name, port);
         }
         let pulled: Vec<_> = self
             .plan
@@ -483,7 +483,7 @@ impl Rehearsal {
     fn schedule(&mut self) {
         let interval = self.settings.tasks;
         for task in self.plan.tasks.clone() {
-            let (front, iam) = (Arc::clone(&self.front), Arc::clone(&self.iam));
+            let (cloud_run, iam) = (Arc::clone(&self.cloud_run), Arc::clone(&self.iam));
             let Some(service) = self.plan.service_at(&task.uri).cloned() else { continue };
             self.tasks.spawn(async move {
                 let path = task.uri.strip_prefix(&service.uri).unwrap_or_default().to_owned();
@@ -497,7 +497,7 @@ impl Rehearsal {
                         let token = GOOGLE.token(&task.account, &task.audience);
                         let request =
                             Invocation { method: "POST", path: &path, headers: Vec::new(), body: Vec::new() };
-                        front.invoke(RequestOrigin::Project, Some(&token), &service.name, request).await;
+                        cloud_run.invoke(RequestOrigin::Project, Some(&token), &service.name, request).await;
                     }
                     tokio::time::sleep(interval).await;
                 }

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command};
 
 use crate::{
+    cloud_run::{CloudRun, Invocation, RequestOrigin},
     deployment::{Failed, Rehearsal},
     fixtures::{FixtureCluster, FixtureFiles, FixtureImage},
-    front::{Front, Invocation, RequestOrigin},
     grants::Resource,
     iam::{AGENTS, Iam},
     members,
@@ -66,7 +66,7 @@ fn value(name: &str) -> Result<&'static str, String> {
 }
 
 /// Pub/Sub's REST method `publish`, called by the requester, and the gateway's address.
-async fn answer(front: &Front, broker: &Broker, iam: &Iam, request: Request) -> Response {
+async fn answer(cloud_run: &CloudRun, broker: &Broker, iam: &Iam, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body = to_bytes(body, 1 << 20).await.unwrap_or_else(|_| Bytes::new());
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -97,7 +97,7 @@ async fn answer(front: &Front, broker: &Broker, iam: &Iam, request: Request) -> 
     let names = ["accept", "content-type", "idempotency-key", "last-event-id"];
     let headers = names.into_iter().filter_map(|name| Some((name, text(name)?.to_owned()))).collect();
     let request = Invocation { method: head.method.as_str(), path, headers, body: body.to_vec() };
-    let (status, text) = front.invoke(RequestOrigin::Internet, token, "burnin-gateway", request).await;
+    let (status, text) = cloud_run.invoke(RequestOrigin::Internet, token, "burnin-gateway", request).await;
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
@@ -137,11 +137,11 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<Examples
     let (trigger, image) = (value("trigger")?, value("image")?);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| error.to_string())?;
     let url = format!("http://{}", listener.local_addr().map_err(|error| error.to_string())?);
-    let (front, broker, iam) =
-        (Arc::clone(&rehearsal.front), Arc::clone(&rehearsal.broker), Arc::clone(&rehearsal.iam));
+    let (cloud_run, broker, iam) =
+        (Arc::clone(&rehearsal.cloud_run), Arc::clone(&rehearsal.broker), Arc::clone(&rehearsal.iam));
     let router = Router::new().fallback(move |request: Request| {
-        let (front, broker, iam) = (Arc::clone(&front), Arc::clone(&broker), Arc::clone(&iam));
-        async move { answer(&front, &broker, &iam, request).await }
+        let (cloud_run, broker, iam) = (Arc::clone(&cloud_run), Arc::clone(&broker), Arc::clone(&iam));
+        async move { answer(&cloud_run, &broker, &iam, request).await }
     });
     let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
 

@@ -3,13 +3,13 @@
 
 mod boundaries;
 mod build_rights;
+mod cloud_run;
 mod condition;
 mod declared;
 mod deployment;
 mod examples;
 mod faults;
 mod fixtures;
-mod front;
 mod grants;
 mod iam;
 mod load;

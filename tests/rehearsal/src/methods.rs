@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::grants::Resource;
 
 /// A permission on a resource.
-pub type Need = (&'static str, Resource);
+pub type RequiredPermission = (&'static str, Resource);
 
 #[derive(Deserialize)]
 struct MethodData {
@@ -100,7 +100,7 @@ pub struct Call<'a> {
 pub const DEFAULT_ACCOUNT: &str = "default-compute@developer.gserviceaccount.com";
 
 /// Permissions that a request needs; `None` for unknown methods, which are refused.
-pub fn needs(api: GoogleApi, call: &Call<'_>) -> Option<Vec<Need>> {
+pub fn needs(api: GoogleApi, call: &Call<'_>) -> Option<Vec<RequiredPermission>> {
     match api {
         GoogleApi::Storage => storage(call),
         GoogleApi::CloudBuild => cloud_build(call),
@@ -108,7 +108,7 @@ pub fn needs(api: GoogleApi, call: &Call<'_>) -> Option<Vec<Need>> {
     }
 }
 
-fn storage(call: &Call<'_>) -> Option<Vec<Need>> {
+fn storage(call: &Call<'_>) -> Option<Vec<RequiredPermission>> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let of = |method: &str, resource: Resource| vec![(permission(method), resource)];
     Some(match (call.method, &path[..]) {
@@ -139,7 +139,7 @@ fn storage(call: &Call<'_>) -> Option<Vec<Need>> {
     })
 }
 
-fn cloud_build(call: &Call<'_>) -> Option<Vec<Need>> {
+fn cloud_build(call: &Call<'_>) -> Option<Vec<RequiredPermission>> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let ["v1", "projects", _, "locations", _, "builds", rest @ ..] = &path[..] else { return None };
     let method = match (call.method, rest) {
@@ -165,7 +165,7 @@ fn cloud_build(call: &Call<'_>) -> Option<Vec<Need>> {
     Some(vec![(permission(method), Resource::project())])
 }
 
-fn bigquery(call: &Call<'_>) -> Option<Vec<Need>> {
+fn bigquery(call: &Call<'_>) -> Option<Vec<RequiredPermission>> {
     let path: Vec<_> = call.path.iter().map(String::as_str).collect();
     let ["bigquery", "v2", "projects", _, rest @ ..] = &path[..] else { return None };
     Some(match (call.method, rest) {
@@ -229,7 +229,7 @@ mod tests {
             include_str!("build_rights.rs"),
             include_str!("declared.rs"),
             include_str!("deployment.rs"),
-            include_str!("front.rs"),
+            include_str!("cloud_run.rs"),
             include_str!("methods.rs"),
             include_str!("requests.rs"),
             include_str!("scenario.rs"),

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::{
+    cloud_run::{BY_PROXY, Invocation, RequestOrigin},
     deployment::{Failed, Rehearsal, WEBHOOK_SECRET},
-    front::{BY_PROXY, Invocation, RequestOrigin},
     grants::Resource,
     members,
     methods::permission,
@@ -17,7 +17,7 @@ use crate::{
 /// Calls the gateway as an operator, with the token of `gcloud auth print-identity-token`.
 pub async fn operator(rehearsal: &Rehearsal, request: Invocation<'_>) -> (u16, String) {
     let token = GOOGLE.token(members::OPERATOR_EMAIL, GCLOUD);
-    rehearsal.front.invoke(RequestOrigin::Internet, Some(&token), "burnin-gateway", request).await
+    rehearsal.cloud_run.invoke(RequestOrigin::Internet, Some(&token), "burnin-gateway", request).await
 }
 
 /// Sends a request to the gateway's API as the operator.
@@ -60,7 +60,7 @@ pub async fn browser(
     let request = Invocation { method, path, headers, body };
     // A program may forward another token in `Authorization`, which must not change the identity.
     let other = GOOGLE.token("eve@example.com", GCLOUD);
-    rehearsal.front.invoke(RequestOrigin::Internet, Some(&other), "burnin-gateway", request).await
+    rehearsal.cloud_run.invoke(RequestOrigin::Internet, Some(&other), "burnin-gateway", request).await
 }
 
 /// Publishes a request of a run on the gateway's topic, as the requester.
@@ -117,7 +117,7 @@ pub async fn push(rehearsal: &Rehearsal, number: usize, delivery: &str) -> Resul
         ("x-hub-signature-256", format!("sha256={}", hex::encode(mac.finalize().into_bytes()))),
     ];
     let request = Invocation { method: "POST", path: "/hooks/github", headers, body: body.into() };
-    match rehearsal.front.invoke(RequestOrigin::Internet, None, "burnin-hooks", request).await {
+    match rehearsal.cloud_run.invoke(RequestOrigin::Internet, None, "burnin-hooks", request).await {
         (200..300, _) => Ok(()),
         (status, text) => Err(format!("the webhook: {status}: {text}")),
     }

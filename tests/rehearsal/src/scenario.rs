@@ -9,10 +9,10 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
+    cloud_run::{Invocation, RequestOrigin},
     declared,
     deployment::{Failed, Rehearsal},
     fixtures::{FixtureCluster, FixtureFiles, FixtureImage, MEASUREMENTS, NOTIFY_COMMIT, ON_PUSH},
-    front::{Invocation, RequestOrigin},
     grants::Resource,
     iam::member,
     members,
@@ -259,7 +259,7 @@ fn check_rows(rehearsal: &Rehearsal, ended: &HashMap<String, Value>) -> Result<(
 async fn dashboard(rehearsal: &Rehearsal, path: &str, expected: &str) -> Result<(), Failed> {
     let request = Invocation { method: "GET", path, headers: Vec::new(), body: Vec::new() };
     let (status, text) = rehearsal
-        .front
+        .cloud_run
         .invoke(
             RequestOrigin::Internet,
             Some(&GOOGLE.token(members::PERSON_EMAIL, GCLOUD)),
@@ -399,7 +399,7 @@ pub async fn tokens(rehearsal: &Rehearsal) -> Result<usize, Failed> {
         let account = account.map(String::as_str).next().unwrap_or(members::PERSON_EMAIL);
         let call = async |token: Option<&str>| {
             let request = Invocation { method: "GET", path: "/about", headers: Vec::new(), body: Vec::new() };
-            rehearsal.front.invoke(RequestOrigin::Project, token, &service.name, request).await.0
+            rehearsal.cloud_run.invoke(RequestOrigin::Project, token, &service.name, request).await.0
         };
         // The agent's account belongs to the project, but lacks the role.
         let agent = format!("burnin-agent-c-1@{PROJECT}.iam.gserviceaccount.com");

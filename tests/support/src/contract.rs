@@ -24,15 +24,15 @@ pub const LOOK: Span = Span::from_secs(1);
 pub struct TestedService {
     name: &'static str,
     handler: Arc<dyn Handler>,
-    bus: Arc<Catch>,
+    bus: Arc<RecordingBus>,
     clock: Arc<ManualClock>,
 }
 
 #[derive(Default)]
-struct Catch(Mutex<Vec<Value>>);
+struct RecordingBus(Mutex<Vec<Value>>);
 
 #[service::async_trait]
-impl Bus for Catch {
+impl Bus for RecordingBus {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         let mut event = serde_json::to_value(&event).unwrap();
         let attributes = event.as_object_mut().unwrap();
@@ -48,7 +48,7 @@ impl TestedService {
     pub fn new<W: Worker>(worker: impl FnOnce(Arc<dyn Clock>) -> W) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let worker = worker(clock.clone());
-        let (name, bus) = (worker.name(), Arc::<Catch>::default());
+        let (name, bus) = (worker.name(), Arc::<RecordingBus>::default());
         let handler = Arc::new(WorkerHandler::new(worker, bus.clone(), clock.clone()));
         Self { name, handler, bus, clock }
     }

@@ -123,7 +123,7 @@ pub fn verdict(verdict: Verdict) -> Fact {
 }
 
 /// The facts of the workers in a successful run, in order.
-pub fn happy() -> Vec<Fact> {
+pub fn successful_facts() -> Vec<Fact> {
     vec![
         Fact::ImageAccepted(handle()),
         Fact::ImageBuilt(image()),

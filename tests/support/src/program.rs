@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The program at this path, with the variables that every service needs. No bus listens at its address.
+/// The program at this path, with the variables that every service needs. Nothing listens at the configured Pub/Sub address.
 pub fn program(path: &str) -> Command {
     let mut program = Command::new(path);
     program.env_clear().env("BURNIN_AUTH", "platform").env("BURNIN_PROJECT", "val-prod");

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# In a running bed: builds replacements of the A4 test bed's images from Debian packages into its registry. Names are in BED_DIR:
+# Builds replacements of the A4 test bed's images from Debian packages, and pushes them to the registry of a running bed. Writes the
+# name of each image to a file in BED_DIR:
 #   image-mpi         sshd, Open MPI, Python, and all_reduce_perf and all_gather_perf over MPI on CPUs
 #   image-gib         an installer of gIB's settings; image-gib-sockets: one with which NCCL reports sockets;
 #   image-gib-empty   one without effect

@@ -36,9 +36,9 @@ impl Drop for SlowLinks<'_> {
 }
 
 /// Grants the permission to drain nodes until dropped. Dropping it also returns the second node to service.
-struct MayDrain<'a>(&'a KubernetesBed);
+struct DrainPermission<'a>(&'a KubernetesBed);
 
-impl<'a> MayDrain<'a> {
+impl<'a> DrainPermission<'a> {
     fn new(bed: &'a KubernetesBed) -> Self {
         // This binding is the one in workflows/a4-gke-testbed/rbac.yaml.
         bed.kubectl("create clusterrolebinding burnin-drain --clusterrole=burnin-drain --serviceaccount=burnin:burnin");
@@ -46,7 +46,7 @@ impl<'a> MayDrain<'a> {
     }
 }
 
-impl Drop for MayDrain<'_> {
+impl Drop for DrainPermission<'_> {
     fn drop(&mut self) {
         self.0.kubectl("delete clusterrolebinding burnin-drain");
         self.0.kubectl("uncordon n2");
@@ -84,7 +84,7 @@ fn state(bed: &KubernetesBed, node: &str) -> String {
 #[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
 fn a_slow_node_is_drained_re_tested_and_returned() {
     let bed = KubernetesBed::new();
-    let _may_drain = MayDrain::new(&bed);
+    let _may_drain = DrainPermission::new(&bed);
     let image = bed.image("image");
     // A passed run makes the nodes `good`: only good nodes are partners of a re-test.
     passed(&bed.run(SLOW, &[&image]).output().unwrap());

@@ -10,7 +10,8 @@ const IDLE: &str = "workflows/idle-kubernetes.yaml";
 /// CPU request of a user's pod, which does not fit on a node together with a pod of [`MOST_OF_A_NODE`].
 const USERS_CPU: &str = "1500m";
 
-/// The priority class of `workflows/idle-kubernetes.yaml`, the permission to list classes, and the pods of users, until dropped.
+/// Creates the priority class of `workflows/idle-kubernetes.yaml` and the permission to list classes. Dropping it deletes them and the
+/// pods of users.
 struct Shared<'a>(&'a KubernetesBed);
 
 impl<'a> Shared<'a> {
@@ -32,7 +33,7 @@ impl<'a> Shared<'a> {
         self.0.create(&pod.to_string());
     }
 
-    /// Whether a pod of a user runs, on any of these nodes.
+    /// Whether a pod of a user runs on each of these nodes.
     fn run(&self, nodes: &[&str]) -> bool {
         let pods = self.0.pods("default");
         nodes.iter().all(|node| {

@@ -31,17 +31,17 @@ pub fn bench() -> PathBuf {
 }
 
 /// A folder with a workflow whose benchmark counts its starts.
-pub struct Lab {
+pub struct TestProject {
     pub folder: tempfile::TempDir,
 }
 
-impl Lab {
+impl TestProject {
     /// `prelude` is shell text that each rank runs before the benchmark; `limits` is YAML.
     pub fn new(prelude: &str, limits: &str) -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let lab = Self { folder };
-        lab.write("build/prelude.sh", &format!("{prelude}\n"));
-        lab.write(
+        let project = Self { folder };
+        project.write("build/prelude.sh", &format!("{prelude}\n"));
+        project.write(
             "image.yaml",
             r#"
 steps:
@@ -65,10 +65,10 @@ substitutions: {_BENCH: "", _COUNTS: "", _SLOW: "0.2"}
 artifacts: {objects: {location: "gs://any/", paths: ["image/*"]}}
 "#,
         );
-        lab.write("criteria.yaml", "name: any\ndata_only: true\n");
-        fs::create_dir(lab.path("counts")).unwrap();
-        let (bench, counts) = (bench(), lab.path("counts"));
-        lab.write(
+        project.write("criteria.yaml", "name: any\ndata_only: true\n");
+        fs::create_dir(project.path("counts")).unwrap();
+        let (bench, counts) = (bench(), project.path("counts"));
+        project.write(
             "w.yaml",
             &format!(
                 r#"
@@ -88,7 +88,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
                 counts.display()
             ),
         );
-        lab
+        project
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -140,7 +140,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
     }
 
     /// The recorded facts, in order.
-    pub fn story(&self) -> Vec<String> {
+    pub fn entries(&self) -> Vec<String> {
         let folder = self.data().join("ledger").join(self.run());
         let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         names.sort();
@@ -159,7 +159,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
     /// the process is killed between the start of a step and its record, and the step ends before the resumption, the resumed process
     /// records the end directly.
     pub fn assert_each_fact_once(&self, checks: usize, context: &str) {
-        let story = self.story();
+        let entries = self.entries();
         let expected = [
             ("run.requested", 1),
             ("image.accepted", 1),
@@ -175,13 +175,13 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
             ("closed", 1),
         ];
         for (name, times) in expected {
-            let count = story.iter().filter(|recorded| *recorded == name).count();
+            let count = entries.iter().filter(|recorded| *recorded == name).count();
             let complete = count == times || (name.ends_with(".accepted") && count < times);
-            assert!(complete, "{context}: {name} is recorded {count} times instead of {times}: {story:?}");
+            assert!(complete, "{context}: {name} is recorded {count} times instead of {times}: {entries:?}");
         }
-        let unexpected = story.iter().find(|recorded| expected.iter().all(|(name, _)| recorded != name));
-        assert_eq!(unexpected, None, "{context}: {story:?}");
-        assert_eq!(story.last().map(String::as_str), Some("closed"), "{context}: {story:?}");
+        let unexpected = entries.iter().find(|recorded| expected.iter().all(|(name, _)| recorded != name));
+        assert_eq!(unexpected, None, "{context}: {entries:?}");
+        assert_eq!(entries.last().map(String::as_str), Some("closed"), "{context}: {entries:?}");
     }
 
     /// Number of starts of each step.

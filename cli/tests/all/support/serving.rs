@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Lab, signal};
+use super::{TestProject, signal};
 
 /// A server on its own port.
 pub struct Up {
@@ -39,8 +39,8 @@ impl Up {
     }
 
     /// Serves a lab's workflow and data.
-    pub fn of(lab: &Lab) -> Self {
-        Self::new(lab.command(&["up", "--port", "0", "--workflows", "."]))
+    pub fn of(project: &TestProject) -> Self {
+        Self::new(project.command(&["up", "--port", "0", "--workflows", "."]))
     }
 
     /// Sends a request with the credentials of the server's user.

@@ -52,9 +52,9 @@ pub fn is_absent(bed: &AnsibleBed, workspace: &Workspace) {
 }
 
 /// Accepts every caller: only the bed's hosts reach the stand-in.
-struct Everyone;
+struct AcceptsEveryCaller;
 
-impl Access for Everyone {
+impl Access for AcceptsEveryCaller {
     fn admits(&self, _: &str, _: &'static str, _: &str) -> Result<(), String> {
         Ok(())
     }
@@ -107,7 +107,7 @@ async fn the_agent_runs_a_job_of_its_subscription() {
     );
     storage.args(["--address", STORAGE, "--bucket", "my-artefacts"]).stdout(Stdio::null());
     let _storage = Storage(storage.spawn().unwrap());
-    let broker = Broker::new(Arc::new(Everyone), "google", Duration::from_millis(100));
+    let broker = Broker::new(Arc::new(AcceptsEveryCaller), "google", Duration::from_millis(100));
     let topic = |name: &str| format!("projects/my-burnin/topics/burnin-{name}");
     let subscribe = |name: &str, of: &str, filter| {
         let name = format!("projects/my-project/subscriptions/{name}");

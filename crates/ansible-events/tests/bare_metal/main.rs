@@ -3,9 +3,9 @@
 //! order.
 
 mod agent;
-mod asked;
 mod bed;
 mod cluster;
 mod deepops;
+mod parameters;
 mod workspace;
 mod wrong;

@@ -28,7 +28,7 @@ pub struct Workspace {
     pub substitutions: BTreeMap<String, String>,
 }
 
-pub struct Ran {
+pub struct PlaybookResult {
     pub status: BuildStatus,
     /// The last step that ran.
     pub last: String,
@@ -58,7 +58,7 @@ impl Workspace {
     }
 
     /// Runs a build config as Burnin does.
-    pub fn run(&self, config: &str) -> Ran {
+    pub fn run(&self, config: &str) -> PlaybookResult {
         let plan = plan(config, &self.substitutions);
         let logs = TempDir::new().unwrap();
         let request = local::PlanRequest::new(self.path(), logs.path().join("log"));
@@ -66,7 +66,7 @@ impl Workspace {
         let outcome = runtime.block_on(local::run(&plan, &request, Default::default()));
         let log = std::fs::read_to_string(&outcome.log).unwrap();
         let last = outcome.steps.iter().rfind(|step| step.started.is_some()).and_then(|step| step.id.clone());
-        Ran { status: outcome.status, last: last.unwrap_or_default(), log }
+        PlaybookResult { status: outcome.status, last: last.unwrap_or_default(), log }
     }
 
     /// Runs a script of the workflow with Python; returns exit code and output.

@@ -53,7 +53,7 @@ pub struct Submissions {
 
 /// State of a command's builds, from the journal and Cloud Build's list.
 #[derive(Clone, Debug)]
-pub struct Survey {
+pub struct FoundSubmissions {
     /// The authoritative build: the oldest.
     pub build: Option<Build>,
     /// Whether a cancellation prevents further builds of the command.
@@ -103,18 +103,18 @@ impl Submissions {
         key: &BuildKey,
         make: impl FnOnce(u32) -> Result<Build, PortError>,
     ) -> Result<Submitted, PortError> {
-        let survey = self.survey(key).await?;
-        if let Some(build) = survey.build {
+        let submissions = self.submissions(key).await?;
+        if let Some(build) = submissions.build {
             return Ok(Submitted::Build(Box::new(build)));
         }
-        if survey.cancelled {
+        if submissions.cancelled {
             return Ok(Submitted::Cancelled);
         }
-        if survey.pending {
+        if submissions.pending {
             let why = "a build was requested, and Cloud Build does not list it yet";
             return Err(PortError::Transient(format!("{key}: {why}")));
         }
-        let claim = survey.next;
+        let claim = submissions.next;
         let mut build = make(claim)?;
         build.tags.extend(tags::all(key, claim));
         let now = self.clock.now();
@@ -151,7 +151,7 @@ impl Submissions {
             if reading > 0 {
                 self.clock.sleep(self.timing.pause).await;
             }
-            if let Some(build) = self.survey(key).await?.build {
+            if let Some(build) = self.submissions(key).await?.build {
                 return Ok(Submitted::Build(Box::new(build)));
             }
         }
@@ -164,7 +164,7 @@ impl Submissions {
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
-    pub async fn survey(&self, key: &BuildKey) -> Result<Survey, PortError> {
+    pub async fn submissions(&self, key: &BuildKey) -> Result<FoundSubmissions, PortError> {
         let mut noted = self.journal.read(key).await.map_err(PortError::transient)?;
         let mut seen = BTreeMap::new();
         if noted.open().next().is_some() {
@@ -188,7 +188,7 @@ impl Submissions {
             }
         }
         let build = builds.into_iter().next();
-        Ok(Survey {
+        Ok(FoundSubmissions {
             build,
             cancelled: noted.cancelled,
             pending: self.pending(key, &noted).await?,
@@ -203,7 +203,7 @@ impl Submissions {
         noted: &mut JournalEntry,
         seen: &mut BTreeMap<String, Build>,
     ) -> Result<(), PortError> {
-        for build in self.client.list(&tags::wish(key)).await? {
+        for build in self.client.list(&tags::key_tag(key)).await? {
             let Some((owner, claim)) = tags::owner(&build) else { continue };
             if owner != *key {
                 continue;
@@ -250,7 +250,7 @@ impl Submissions {
     /// Returns an error if a request to Cloud Build or the bucket fails.
     pub async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         self.journal.cancel(key).await.map_err(PortError::transient)?;
-        self.survey(key).await.map(drop)
+        self.submissions(key).await.map(drop)
     }
 }
 

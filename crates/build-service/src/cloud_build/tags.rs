@@ -10,13 +10,13 @@ use google_cloud_build_v1::model::Build;
 pub const OURS: &str = "burnin.";
 
 /// Tag of all builds of this key, for lists.
-pub fn wish(key: &BuildKey) -> String {
+pub fn key_tag(key: &BuildKey) -> String {
     format!("{OURS}{key}")
 }
 
 /// All tags of a claim's build: key, run and claim.
 pub fn all(key: &BuildKey, claim: u32) -> [String; 3] {
-    [wish(key), format!("{OURS}run.{}", key.command().run), format!("{OURS}claim.{claim}")]
+    [key_tag(key), format!("{OURS}run.{}", key.command().run), format!("{OURS}claim.{claim}")]
 }
 
 /// Key and claim of a build; `None` if Burnin did not create it.

@@ -25,7 +25,7 @@ const LONGEST_TIMEOUT: Span = Span::from_secs(24 * 3600);
 
 /// Locations and timeout of a build.
 #[derive(Clone, Debug)]
-pub struct Frame<'a> {
+pub struct BuildContext<'a> {
     /// Maximum duration, and maximum wait in the queue.
     pub limit: Span,
     /// The bucket, without `gs://`.
@@ -47,22 +47,22 @@ pub struct Frame<'a> {
 ///
 /// # Errors
 /// Returns an error if the config is invalid, with all problems.
-pub fn translate(spec: &BuildSpec, frame: &Frame<'_>) -> Result<Build, Vec<BuildProblem>> {
-    let config: BuildConfig = serde_json::from_value(limit::within(frame.limit, &spec.config))
+pub fn translate(spec: &BuildSpec, context: &BuildContext<'_>) -> Result<Build, Vec<BuildProblem>> {
+    let config: BuildConfig = serde_json::from_value(limit::within(context.limit, &spec.config))
         .map_err(|error| vec![problem("config", format!("not a Cloud Build config: {error}"))])?;
     let mut problems = Vec::new();
     check(&config, spec, &mut problems);
-    let build = assemble(&config, spec, frame, &mut problems);
+    let build = assemble(&config, spec, context, &mut problems);
     if problems.is_empty() { Ok(build) } else { Err(problems) }
 }
 
 fn assemble(
     config: &BuildConfig,
     spec: &BuildSpec,
-    frame: &Frame<'_>,
+    context: &BuildContext<'_>,
     problems: &mut Vec<BuildProblem>,
 ) -> Build {
-    let limit = frame.limit.min(LONGEST_TIMEOUT).0.as_secs().max(1);
+    let limit = context.limit.min(LONGEST_TIMEOUT).0.as_secs().max(1);
     let within = |own: Option<cloudbuild::config::Duration>| {
         let own = own.map_or(limit, |own| own.get().as_secs().max(1));
         format!("{}s", own.min(limit))
@@ -75,7 +75,7 @@ fn assemble(
         "queueTtl": within(config.queue_ttl),
         "substitutions": substitutions,
         "tags": config.tags,
-        "serviceAccount": config.service_account.as_deref().or(frame.account).unwrap_or_default(),
+        "serviceAccount": config.service_account.as_deref().or(context.account).unwrap_or_default(),
         "images": config.images,
     });
     let mut build: Build = read("config", &whole, problems);
@@ -91,7 +91,7 @@ fn assemble(
         config.artifacts.as_ref().map(|artifacts| read::<Artifacts>("artifacts", artifacts, problems));
     // As in local builds, files go to Burnin's bucket, and the bucket in the config is ignored.
     if let Some(objects) = build.artifacts.as_mut().and_then(|artifacts| artifacts.objects.as_mut()) {
-        objects.location = format!("gs://{}/{}/", frame.bucket, frame.outputs);
+        objects.location = format!("gs://{}/{}/", context.bucket, context.outputs);
     }
     if let Some(options) = &config.options {
         let read: BuildOptions = read("options", options, problems);
@@ -106,10 +106,10 @@ fn assemble(
             options.substitution_option = SubstitutionOption::AllowLoose;
         }
     }
-    build.source = match (&frame.source, &spec.repository) {
+    build.source = match (&context.source, &spec.repository) {
         (Some(object), _) => Some(
             Source::new()
-                .set_storage_source(StorageSource::new().set_bucket(frame.bucket).set_object(object)),
+                .set_storage_source(StorageSource::new().set_bucket(context.bucket).set_object(object)),
         ),
         (None, Some(repository)) => Some(fetched(repository)),
         (None, None) => None,
@@ -118,7 +118,7 @@ fn assemble(
     build.logs_bucket = match (&config.logs_bucket, logging) {
         (Some(bucket), _) => bucket.clone(),
         (None, Some("CLOUD_LOGGING_ONLY" | "NONE")) => String::new(),
-        (None, _) => format!("gs://{}/{}", frame.log_bucket, frame.logs),
+        (None, _) => format!("gs://{}/{}", context.log_bucket, context.logs),
     };
     build
 }

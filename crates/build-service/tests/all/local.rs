@@ -79,17 +79,17 @@ impl BuildBed {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_files_of_an_image_are_stored_with_its_log() {
-    let world = BuildBed::new();
-    let image = world.image(&spec("echo hello; printf one > one; printf two > two", &["one", "two"])).await;
+    let bed = BuildBed::new();
+    let image = bed.image(&spec("echo hello; printf one > one; printf two > two", &["one", "two"])).await;
     assert_eq!(image.reference, "artefacts/a-run/image/1/");
     let files: Vec<_> = image.files.iter().map(|file| (file.name.as_str(), file.sha256.clone())).collect();
     assert_eq!(files, [("one", Digest::of(b"one").sha256), ("two", Digest::of(b"two").sha256)]);
     for (name, text) in [("one", "one"), ("two", "two")] {
-        assert_eq!(world.store.read(&format!("{}{name}", image.reference)).await.unwrap().unwrap(), text);
+        assert_eq!(bed.store.read(&format!("{}{name}", image.reference)).await.unwrap().unwrap(), text);
     }
-    let log = world.store.read("artefacts/a-run/image/1/build.log").await.unwrap().unwrap();
+    let log = bed.store.read("artefacts/a-run/image/1/build.log").await.unwrap().unwrap();
     assert!(String::from_utf8_lossy(&log).contains("hello"), "{log:?}");
-    assert!(Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().is_some());
+    assert!(Artefacts::new(bed.store.clone()).committed(&id()).await.unwrap().is_some());
     let again = BuildBed::new();
     let same = again.image(&spec("echo bye; printf one > one; printf two > two", &["two", "one"])).await;
     assert_eq!(image.digest, same.digest, "equal files have equal digests, regardless of the log");
@@ -99,7 +99,7 @@ async fn the_files_of_an_image_are_stored_with_its_log() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_find_the_source_in_their_workspace() {
-    let world = BuildBed::new();
+    let bed = BuildBed::new();
     let tar = std::process::Command::new("tar")
         .args(["--create", "--file=-", "--directory"])
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))
@@ -108,9 +108,9 @@ async fn steps_find_the_source_in_their_workspace() {
         .unwrap();
     assert!(tar.status.success());
     let sha256 = Digest::of(&tar.stdout).sha256;
-    world.store.create("sources/x.tar", tar.stdout.into()).await.unwrap();
+    bed.store.create("sources/x.tar", tar.stdout.into()).await.unwrap();
     let source = Some(SourceObject { object: "sources/x.tar".into(), sha256 });
-    let image = world.image(&BuildSpec { source, ..spec("cp port.rs out", &["out"]) }).await;
+    let image = bed.image(&BuildSpec { source, ..spec("cp port.rs out", &["out"]) }).await;
     assert_eq!(image.files[0].sha256, Digest::of(include_bytes!("../../src/port.rs")).sha256);
 }
 
@@ -148,21 +148,21 @@ async fn a_build_fetches_one_revision_of_its_repository() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_source_is_a_permanent_failure() {
-    let world = BuildBed::new();
+    let bed = BuildBed::new();
     let source = Some(SourceObject { object: "sources/none.tar".into(), sha256: "ab".repeat(32) });
     let refused =
-        world.builds.start(&id(), &BuildSpec { source, ..spec("true", &[]) }, Span::from_secs(5)).await;
+        bed.builds.start(&id(), &BuildSpec { source, ..spec("true", &[]) }, Span::from_secs(5)).await;
     assert!(
         matches!(&refused, Err(PortError::Permanent(why)) if why.class == Class::Input && why.code == "SOURCE_MISSING"),
         "{refused:?}"
     );
-    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "no build was started");
+    assert_eq!(bed.builds.poll(&id()).await.unwrap(), None, "no build was started");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_build_quotes_its_log() {
-    let world = BuildBed::new();
-    let failure = world.failure(&spec("echo nvcc fatal: no such architecture; exit 3", &[])).await;
+    let bed = BuildBed::new();
+    let failure = bed.failure(&spec("echo nvcc fatal: no such architecture; exit 3", &[])).await;
     assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "FAILURE"));
     assert!(failure.message.contains("exit code 3"), "{failure:?}");
     assert!(failure.message.contains("nvcc fatal: no such architecture"), "{failure:?}");
@@ -170,12 +170,12 @@ async fn a_failed_build_quotes_its_log() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_ends_at_the_stages_limit_despite_a_longer_timeout_in_its_config() {
-    let world = BuildBed::new();
+    let bed = BuildBed::new();
     let mut build = spec("sleep 300", &[]);
     build.config["timeout"] = "3600s".into();
     build.config["steps"][0]["timeout"] = "1800s".into();
-    world.builds.start(&id(), &build, Span::from_secs(1)).await.unwrap();
-    let BuildPhase::Failed(failure) = world.end().await.unwrap() else {
+    bed.builds.start(&id(), &build, Span::from_secs(1)).await.unwrap();
+    let BuildPhase::Failed(failure) = bed.end().await.unwrap() else {
         panic!("the build exceeds its timeout")
     };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "TIMEOUT"));
@@ -183,17 +183,17 @@ async fn a_build_ends_at_the_stages_limit_despite_a_longer_timeout_in_its_config
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_supervisor_is_an_infrastructure_failure() {
-    let world = BuildBed::new();
-    let build = spec(&format!("echo > {}/began; sleep 300", world.root.path().display()), &[]);
-    world.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
+    let bed = BuildBed::new();
+    let build = spec(&format!("echo > {}/began; sleep 300", bed.root.path().display()), &[]);
+    bed.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
     let began = async {
-        while !world.root.path().join("began").exists() {
+        while !bed.root.path().join("began").exists() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(10), began).await.expect("the step starts");
-    crate::support::kill_supervisor(&world.root.path().join("a-run-image-1"));
-    let BuildPhase::Failed(failure) = world.end().await.unwrap() else {
+    crate::support::kill_supervisor(&bed.root.path().join("a-run-image-1"));
+    let BuildPhase::Failed(failure) = bed.end().await.unwrap() else {
         panic!("a build without a supervisor must fail")
     };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, "INTERNAL_ERROR"));
@@ -202,15 +202,15 @@ async fn a_lost_supervisor_is_an_infrastructure_failure() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_cannot_replace_the_manifest_or_the_log() {
     for name in ["manifest.json", "build.log"] {
-        let world = BuildBed::new();
+        let bed = BuildBed::new();
         let build = spec(&format!("echo '{{}}' > {name}"), &[name]);
-        world.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
-        let refused = world.end().await;
+        bed.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
+        let refused = bed.end().await;
         assert!(
             matches!(&refused, Err(PortError::Permanent(why)) if why.class == Class::Input && why.code == "ARTIFACT_NAME"),
             "{name}: {refused:?}"
         );
-        let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap();
+        let committed = Artefacts::new(bed.store.clone()).committed(&id()).await.unwrap();
         assert!(committed.is_none(), "{name}: no image is committed");
     }
 }

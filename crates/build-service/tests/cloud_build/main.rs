@@ -9,8 +9,8 @@ use test_support::cloud_build::{CloudBuildBed, spec};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cloud_build_satisfies_the_port_contract() {
-    let world = CloudBuildBed::new().await;
+    let bed = CloudBuildBed::new().await;
     let configs = Configs { succeeds: spec("SUCCESS"), fails: spec("FAILURE"), lasts: spec("never") };
-    conformance::builds(&world.builds, &configs).await;
-    assert_eq!(world.cloud.builds().len(), 5, "each started command has one build");
+    conformance::builds(&bed.builds, &configs).await;
+    assert_eq!(bed.cloud.builds().len(), 5, "each started command has one build");
 }

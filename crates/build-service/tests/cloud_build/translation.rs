@@ -1,11 +1,11 @@
 //! Every field of a config in the API's form, and rejected values by field.
 
-use build_service::cloud_build::translate::{Frame, translate};
+use build_service::cloud_build::translate::{BuildContext, translate};
 use model::{BuildSpec, SourceRepository, Span};
 use serde_json::{Value, json};
 
-fn frame() -> Frame<'static> {
-    Frame {
+fn context() -> BuildContext<'static> {
+    BuildContext {
         limit: Span::from_secs(1800),
         bucket: "bucket",
         source: None,
@@ -21,13 +21,13 @@ fn build(config: Value) -> BuildSpec {
 }
 
 fn translated(config: Value) -> Value {
-    serde_json::to_value(translate(&build(config), &frame()).unwrap()).unwrap()
+    serde_json::to_value(translate(&build(config), &context()).unwrap()).unwrap()
 }
 
 fn problems(config: Value, values: &[(&str, &str)]) -> Vec<String> {
     let mut spec = build(config);
     spec.substitutions = values.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    translate(&spec, &frame()).unwrap_err().into_iter().map(|problem| problem.path).collect()
+    translate(&spec, &context()).unwrap_err().into_iter().map(|problem| problem.path).collect()
 }
 
 /// Every field of a config.
@@ -75,7 +75,7 @@ fn a_repository_is_fetched_by_cloud_build() {
     let connected = SourceRepository { connection: Some(connection.to_owned()), ..repository.clone() };
     let source = |repository| {
         let spec = BuildSpec { repository: Some(repository), ..build(steps.clone()) };
-        serde_json::to_value(translate(&spec, &frame()).unwrap()).unwrap()["source"].clone()
+        serde_json::to_value(translate(&spec, &context()).unwrap()).unwrap()["source"].clone()
     };
     assert_eq!(source(repository), json!({"gitSource": {"url": url, "revision": revision}}));
     let expected = json!({"connectedRepository": {"repository": connection, "revision": revision}});
@@ -105,7 +105,7 @@ fn every_field_reaches_the_api_unchanged() {
 #[test]
 fn the_apis_types_contain_all_fields_except_the_pubsub_topic() {
     // The API's types keep unknown fields in `_unknown_fields`; `pubsubTopic` is the only expected unknown field.
-    let build = translate(&build(everything()), &frame()).unwrap();
+    let build = translate(&build(everything()), &context()).unwrap();
     let debug = format!("{build:?}");
     assert_eq!(debug.matches("_unknown_fields: {\"").count(), 1, "{debug}");
     assert!(debug.contains("_unknown_fields: {\"pubsubTopic\""), "{debug}");
@@ -130,8 +130,8 @@ fn a_build_has_the_timeout_of_its_stage_and_logs_next_to_its_files() {
 #[test]
 fn builds_use_their_account_and_its_log_bucket() {
     let account = "projects/p/serviceAccounts/image@p.iam.gserviceaccount.com";
-    let frame = Frame { log_bucket: "logs", account: Some(account), ..frame() };
-    let of = |config: Value| serde_json::to_value(translate(&build(config), &frame).unwrap()).unwrap();
+    let context = BuildContext { log_bucket: "logs", account: Some(account), ..context() };
+    let of = |config: Value| serde_json::to_value(translate(&build(config), &context).unwrap()).unwrap();
     let built = of(json!({"steps": [{"name": "bash"}]}));
     assert_eq!(
         (&built["serviceAccount"], &built["logsBucket"]),
@@ -164,8 +164,8 @@ fn a_substitution_that_only_a_script_uses_is_accepted() {
 
 #[test]
 fn a_source_is_an_object_of_the_bucket() {
-    let frame = Frame { source: Some("sources/ab.tar.gz".to_owned()), ..frame() };
-    let built = translate(&build(json!({"steps": [{"name": "bash"}]})), &frame).unwrap();
+    let context = BuildContext { source: Some("sources/ab.tar.gz".to_owned()), ..context() };
+    let built = translate(&build(json!({"steps": [{"name": "bash"}]})), &context).unwrap();
     let built = serde_json::to_value(built).unwrap();
     assert_eq!(
         built["source"],
@@ -177,7 +177,7 @@ fn a_source_is_an_object_of_the_bucket() {
 fn the_workflows_values_override_those_of_the_config() {
     let mut spec = build(json!({"steps": [{"name": "bash"}], "substitutions": {"_A": "1", "_B": "2"}}));
     spec.substitutions = [("_B".to_owned(), "$(id)".to_owned())].into_iter().collect();
-    let built = translate(&spec, &frame()).unwrap();
+    let built = translate(&spec, &context()).unwrap();
     assert_eq!((built.substitutions["_A"].as_str(), built.substitutions["_B"].as_str()), ("1", "$(id)"));
 }
 

@@ -10,9 +10,9 @@ use cloudbuild::{Artifact, BuildStatus};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
-use crate::world::BuildHost;
+use crate::bed::BuildHost;
 
-const SHELF: &str = env!("CARGO_TARGET_TMPDIR");
+const CACHE: &str = env!("CARGO_TARGET_TMPDIR");
 
 /// Path of the compiled benchmark. Tests may run in separate processes, so the file name contains a digest of the sources.
 fn built() -> &'static Path {
@@ -22,7 +22,7 @@ fn built() -> &'static Path {
         for path in sources() {
             std::fs::read(path).unwrap().hash(&mut hasher);
         }
-        let kept = Path::new(SHELF).join(format!("all_reduce_perf-{:016x}", hasher.finish()));
+        let kept = Path::new(CACHE).join(format!("all_reduce_perf-{:016x}", hasher.finish()));
         if !kept.exists() {
             // Moves instead of copying: executing a file that this process has just written can fail with "text file
             // busy".
@@ -35,15 +35,15 @@ fn built() -> &'static Path {
 }
 
 fn build() -> (BuildHost, Vec<Artifact>) {
-    let mut world = BuildHost::within(Path::new(SHELF));
-    hide_gpus(&mut world);
+    let mut bed = BuildHost::within(Path::new(CACHE));
+    hide_gpus(&mut bed);
     for path in sources() {
-        std::fs::copy(&path, world.path(path.file_name().unwrap().to_str().unwrap())).unwrap();
+        std::fs::copy(&path, bed.path(path.file_name().unwrap().to_str().unwrap())).unwrap();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let outcome = runtime.block_on(world.run(config()));
-    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
-    (world, outcome.artifacts)
+    let outcome = runtime.block_on(bed.run(config()));
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", bed.log());
+    (bed, outcome.artifacts)
 }
 
 fn source(name: &str) -> PathBuf {
@@ -59,14 +59,14 @@ fn sources() -> Vec<PathBuf> {
 }
 
 /// Replaces `nvidia-smi` by a program that fails, so that the build finds no GPU on any machine.
-fn hide_gpus(world: &mut BuildHost) {
-    let fakes = world.outside().join("fakes");
+fn hide_gpus(bed: &mut BuildHost) {
+    let fakes = bed.outside().join("fakes");
     std::fs::create_dir(&fakes).unwrap();
     std::os::unix::fs::symlink("/bin/false", fakes.join("nvidia-smi")).unwrap();
     let mut path = fakes.into_os_string();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap());
-    world.request.environment.push(("PATH".into(), path));
+    bed.request.environment.push(("PATH".into(), path));
 }
 
 fn config() -> Value {
@@ -137,14 +137,14 @@ fn rows(text: &str) -> Vec<Vec<&str>> {
 
 #[test]
 fn the_quickstart_build_creates_and_tests_its_image() {
-    let (world, artifacts) = build();
+    let (bed, artifacts) = build();
     let mut names: Vec<_> = artifacts.iter().map(|artifact| artifact.name.as_str()).collect();
     names.sort_unstable();
     let collectives = names.iter().filter(|name| **name != "node_perf").copied();
     assert_eq!(collectives.collect::<Vec<_>>(), COLLECTIVES.map(|(name, ..)| name));
     assert!(names.contains(&"node_perf"), "{names:?}");
     assert!(artifacts.iter().all(|artifact| artifact.size_bytes > 100_000 && artifact.sha256.len() == 64));
-    let log = world.log();
+    let log = bed.log();
     assert_eq!(log.matches("Step #1 - \"smoke\": # Out of bounds values : 0 OK\n").count(), 6, "{log}");
     assert!(log.contains("no GPU, or nccl-tests is not on the PATH"), "{log}");
 }
@@ -152,8 +152,8 @@ fn the_quickstart_build_creates_and_tests_its_image() {
 /// On a machine with a GPU and some programs of nccl-tests, the image contains only these programs and the quickstart's program.
 #[test]
 fn an_image_on_a_machine_with_gpus_contains_every_installed_program_of_nccl_tests() {
-    let mut world = BuildHost::within(Path::new(SHELF));
-    let fakes = world.outside().join("fakes");
+    let mut bed = BuildHost::within(Path::new(CACHE));
+    let fakes = bed.outside().join("fakes");
     std::fs::create_dir(&fakes).unwrap();
     for (name, text) in [
         ("nvidia-smi", "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'"),
@@ -165,15 +165,15 @@ fn an_image_on_a_machine_with_gpus_contains_every_installed_program_of_nccl_test
         std::fs::set_permissions(fakes.join(name), mode).unwrap();
     }
     for path in sources() {
-        std::fs::copy(&path, world.path(path.file_name().unwrap().to_str().unwrap())).unwrap();
+        std::fs::copy(&path, bed.path(path.file_name().unwrap().to_str().unwrap())).unwrap();
     }
     // The compiler's folder must not contain a program of nccl-tests.
     let path = format!("{}:{}", fakes.display(), std::env::var("PATH").unwrap());
-    world.request.environment.push(("PATH".into(), path.into()));
+    bed.request.environment.push(("PATH".into(), path.into()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let outcome = runtime.block_on(world.run(config()));
-    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
-    assert!(outcome.artifacts.iter().any(|artifact| artifact.name == "node_perf"), "{}", world.log());
+    let outcome = runtime.block_on(bed.run(config()));
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", bed.log());
+    assert!(outcome.artifacts.iter().any(|artifact| artifact.name == "node_perf"), "{}", bed.log());
     let mut programs: Vec<_> = (outcome.artifacts.iter().filter(|artifact| artifact.name != "node_perf"))
         .map(|artifact| (artifact.name.as_str(), std::fs::read_to_string(&artifact.path).unwrap()))
         .collect();

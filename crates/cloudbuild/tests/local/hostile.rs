@@ -4,7 +4,7 @@ use cloudbuild::{BuildStatus, config::BuildConfig, plan};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::world::BuildHost;
+use crate::bed::BuildHost;
 
 fn hostile() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
@@ -45,8 +45,8 @@ proptest! {
 
     #[test]
     fn any_value_is_passed_as_one_argument_and_one_variable(value in hostile()) {
-        let mut world = BuildHost::new();
-        world.inputs.substitutions.insert("_V".to_owned(), value.clone());
+        let mut bed = BuildHost::new();
+        bed.inputs.substitutions.insert("_V".to_owned(), value.clone());
         let config = json!({
             "options": {"automapSubstitutions": true},
             "steps": [
@@ -59,22 +59,22 @@ proptest! {
             ],
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let outcome = runtime.block_on(world.run(config));
-        prop_assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
-        prop_assert_eq!(world.read("mapped"), value.as_bytes());
-        prop_assert_eq!(world.read("given"), value.as_bytes());
-        prop_assert_eq!(world.read("count"), b"1");
-        prop_assert_eq!(world.read("first"), value.as_bytes());
-        prop_assert_eq!(world.read("inside"), format!("a{value}b").into_bytes());
+        let outcome = runtime.block_on(bed.run(config));
+        prop_assert_eq!(outcome.status, BuildStatus::Success, "{}", bed.log());
+        prop_assert_eq!(bed.read("mapped"), value.as_bytes());
+        prop_assert_eq!(bed.read("given"), value.as_bytes());
+        prop_assert_eq!(bed.read("count"), b"1");
+        prop_assert_eq!(bed.read("first"), value.as_bytes());
+        prop_assert_eq!(bed.read("inside"), format!("a{value}b").into_bytes());
     }
 }
 
 #[test]
 fn a_nul_character_is_rejected() {
-    let mut world = BuildHost::new();
-    world.inputs.substitutions.insert("_V".to_owned(), "a\0b".to_owned());
+    let mut bed = BuildHost::new();
+    bed.inputs.substitutions.insert("_V".to_owned(), "a\0b".to_owned());
     let config: BuildConfig =
         serde_json::from_value(json!({"steps": [{"name": "echo", "args": ["$_V"]}]})).unwrap();
-    let problems = plan::check(&config, &world.inputs).unwrap_err();
+    let problems = plan::check(&config, &bed.inputs).unwrap_err();
     assert!(problems.iter().all(|problem| problem.message.contains("NUL")), "{problems:?}");
 }

@@ -1,7 +1,7 @@
 use cloudbuild::{BuildEvent, BuildStatus, Secret};
 use serde_json::{Value, json};
 
-use crate::world::BuildHost;
+use crate::bed::BuildHost;
 
 fn sh(id: &str, script: &str) -> Value {
     json!({"name": "bash", "id": id, "script": script})
@@ -13,8 +13,8 @@ fn statuses(outcome: &cloudbuild::PlanOutcome) -> Vec<BuildStatus> {
 
 #[tokio::test]
 async fn steps_share_the_workspace_and_run_in_their_directory() {
-    let world = BuildHost::new();
-    let outcome = world
+    let bed = BuildHost::new();
+    let outcome = bed
         .run(json!({"steps": [
             {"name": "ubuntu", "args": ["mkdir", "-p", "made"]},
             {"name": "ubuntu", "dir": "made/deeper", "args": ["bash", "-c", "pwd; echo hello > out"]},
@@ -22,16 +22,16 @@ async fn steps_share_the_workspace_and_run_in_their_directory() {
             {"name": "bash", "entrypoint": "cat", "args": ["made/deeper/out"]},
         ]}))
         .await;
-    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", bed.log());
     assert_eq!(outcome.failure, None);
     assert!(outcome.steps.iter().all(|step| step.exit_code == Some(0) && step.started <= step.ended));
-    let made = world.path("made/deeper").canonicalize().unwrap();
-    assert_eq!(world.output(), [made.to_str().unwrap(), "hello", "hello"]);
+    let made = bed.path("made/deeper").canonicalize().unwrap();
+    assert_eq!(bed.output(), [made.to_str().unwrap(), "hello", "hello"]);
 }
 
 #[tokio::test]
 async fn steps_run_in_parallel_if_the_config_permits_it() {
-    let world = BuildHost::new();
+    let bed = BuildHost::new();
     // Each of the two steps waits for a file of the other step: run one after the other, they would never end.
     let meet = |mine: &str, other: &str| format!("mkfifo {mine}; until [ -p {other} ]; do sleep 0.01; done");
     let config = json!({"timeout": "20s", "steps": [
@@ -41,9 +41,9 @@ async fn steps_run_in_parallel_if_the_config_permits_it() {
         {"name": "bash", "id": "free", "waitFor": ["-"], "script": "true"},
         sh("last", "true"),
     ]});
-    let outcome = world.run(config).await;
-    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
-    let events = world.events();
+    let outcome = bed.run(config).await;
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", bed.log());
+    let events = bed.events();
     let started = |step: usize| {
         events
             .iter()
@@ -70,8 +70,8 @@ async fn steps_run_in_parallel_if_the_config_permits_it() {
 
 #[tokio::test]
 async fn a_failure_ends_the_build() {
-    let world = BuildHost::new();
-    let outcome = world
+    let bed = BuildHost::new();
+    let outcome = bed
         .run(json!({"steps": [
             sh("good", "true"),
             {"name": "bash", "id": "beside", "waitFor": ["good"], "script": "sleep 100"},
@@ -86,13 +86,9 @@ async fn a_failure_ends_the_build() {
     );
     assert_eq!(outcome.failure.as_deref(), Some("step 2 (bad) ended with exit code 7"));
     assert_eq!(outcome.steps[2].exit_code, Some(7));
-    assert!(!world.path("never").exists() && outcome.steps[3].started.is_none());
-    assert!(world.log().contains("Step #2 - \"bad\": why\n"), "{}", world.log());
-    assert!(
-        world.log().ends_with("ERROR: step 2 (bad) ended with exit code 7\nFAILURE\n"),
-        "{}",
-        world.log()
-    );
+    assert!(!bed.path("never").exists() && outcome.steps[3].started.is_none());
+    assert!(bed.log().contains("Step #2 - \"bad\": why\n"), "{}", bed.log());
+    assert!(bed.log().ends_with("ERROR: step 2 (bad) ended with exit code 7\nFAILURE\n"), "{}", bed.log());
 }
 
 #[tokio::test]
@@ -106,10 +102,10 @@ async fn tolerated_failures_do_not_end_the_build() {
         (json!({"allowFailure": true}), 0, true),
     ];
     for (fields, code, continues) in table {
-        let world = BuildHost::new();
+        let bed = BuildHost::new();
         let mut step = sh("a", &format!("exit {code}"));
         step.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        let outcome = world.run(json!({"steps": [step, sh("b", "true")]})).await;
+        let outcome = bed.run(json!({"steps": [step, sh("b", "true")]})).await;
         let of = |well| if well { BuildStatus::Success } else { BuildStatus::Failure };
         assert_eq!(outcome.status, of(continues), "{fields}");
         let second = if continues { BuildStatus::Success } else { BuildStatus::Queued };
@@ -119,8 +115,8 @@ async fn tolerated_failures_do_not_end_the_build() {
 
 #[tokio::test]
 async fn missing_tools_are_reported_before_the_build_starts() {
-    let world = BuildHost::new();
-    let outcome = world
+    let bed = BuildHost::new();
+    let outcome = bed
         .run(json!({"steps": [
             sh("first", "touch ran"),
             {"name": "gcr.io/x/no-such-tool:1", "id": "deploy"},
@@ -131,7 +127,7 @@ async fn missing_tools_are_reported_before_the_build_starts() {
         .await;
     assert_eq!(outcome.status, BuildStatus::Failure);
     assert!(
-        statuses(&outcome).iter().all(|&status| status == BuildStatus::Queued) && !world.path("ran").exists()
+        statuses(&outcome).iter().all(|&status| status == BuildStatus::Queued) && !bed.path("ran").exists()
     );
     let failure = outcome.failure.unwrap();
     let lines: Vec<&str> = failure.lines().collect();
@@ -147,40 +143,39 @@ async fn missing_tools_are_reported_before_the_build_starts() {
 
 #[tokio::test]
 async fn a_tool_that_cannot_start_fails_its_step() {
-    let world = BuildHost::new();
-    let outcome = world.run(json!({"steps": [{"name": "x", "entrypoint": "./missing"}]})).await;
+    let bed = BuildHost::new();
+    let outcome = bed.run(json!({"steps": [{"name": "x", "entrypoint": "./missing"}]})).await;
     assert_eq!(outcome.status, BuildStatus::Failure);
     assert!(outcome.failure.unwrap().starts_with("step 0 could not be started: "));
 }
 
 #[tokio::test]
 async fn a_working_directory_linked_outside_the_workspace_is_rejected() {
-    let world = BuildHost::new();
-    std::os::unix::fs::symlink(world.outside(), world.path("link")).unwrap();
+    let bed = BuildHost::new();
+    std::os::unix::fs::symlink(bed.outside(), bed.path("link")).unwrap();
     for dir in ["link", "link/sub"] {
-        let outcome =
-            world.run(json!({"steps": [{"name": "bash", "dir": dir, "script": "touch here"}]})).await;
+        let outcome = bed.run(json!({"steps": [{"name": "bash", "dir": dir, "script": "touch here"}]})).await;
         assert_eq!(outcome.status, BuildStatus::Failure);
         assert!(outcome.failure.unwrap().contains("is outside the workspace"));
     }
-    assert!(!world.outside().join("here").exists() && !world.outside().join("sub").exists());
+    assert!(!bed.outside().join("here").exists() && !bed.outside().join("sub").exists());
 }
 
 #[tokio::test]
 async fn a_missing_workspace_is_an_internal_error() {
-    let mut world = BuildHost::new();
-    world.request.workspace = world.outside().join("gone");
-    let outcome = world.run(json!({"steps": [sh("a", "true")]})).await;
+    let mut bed = BuildHost::new();
+    bed.request.workspace = bed.outside().join("gone");
+    let outcome = bed.run(json!({"steps": [sh("a", "true")]})).await;
     assert_eq!(outcome.status, BuildStatus::InternalError);
 }
 
 #[tokio::test]
 async fn a_step_receives_only_the_declared_environment() {
-    let mut world = BuildHost::new();
-    world.request.environment =
+    let mut bed = BuildHost::new();
+    bed.request.environment =
         vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("LANG".into(), "C".into())];
-    world.inputs.secrets.insert("token".to_owned(), Secret::new("s3cret"));
-    let outcome = world
+    bed.inputs.secrets.insert("token".to_owned(), Secret::new("s3cret"));
+    let outcome = bed
         .run(json!({
             "steps": [{"name": "ubuntu", "args": ["env"], "env": ["B=step", "LANG=de"], "secretEnv": ["TOKEN"]}],
             "options": {"env": ["A=all", "B=all"]},
@@ -189,7 +184,7 @@ async fn a_step_receives_only_the_declared_environment() {
         }))
         .await;
     assert_eq!(outcome.status, BuildStatus::Success);
-    let mut seen: Vec<String> = world.output();
+    let mut seen: Vec<String> = bed.output();
     seen.retain(|line| !line.starts_with("PATH="));
     seen.sort();
     assert_eq!(seen, ["A=all", "B=step", "LANG=de", "TOKEN=***"]);
@@ -197,10 +192,10 @@ async fn a_step_receives_only_the_declared_environment() {
 
 #[tokio::test]
 async fn artifacts_are_measured_after_success() {
-    let world = BuildHost::new();
+    let bed = BuildHost::new();
     let objects = |paths: Value| json!({"objects": {"location": "gs://b/", "paths": paths}});
     let make = sh("make", "mkdir -p out/deep; printf abc > out/one; : > out/.two; printf x > out/deep/three");
-    let outcome = world
+    let outcome = bed
         .run(json!({"steps": [make], "artifacts": objects(json!(["out/*", "**/three"])), "images": ["i"]}))
         .await;
     assert_eq!(outcome.status, BuildStatus::Success, "{:?}", outcome.failure);
@@ -214,14 +209,14 @@ async fn artifacts_are_measured_after_success() {
     );
     assert_eq!(std::fs::read(&outcome.artifacts[1].path).unwrap(), b"abc");
 
-    std::os::unix::fs::symlink("/etc/passwd", world.path("leak")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", bed.path("leak")).unwrap();
     for (paths, part) in [
         (json!(["nothing/*"]), "no file matches \"nothing/*\""),
         (json!(["leak"]), "is outside the workspace"),
         (json!(["out/one", "other/one"]), "would both be stored as \"one\""),
     ] {
         let steps = [sh("make", "mkdir -p other; printf z > other/one")];
-        let outcome = world.run(json!({"steps": steps, "artifacts": objects(paths)})).await;
+        let outcome = bed.run(json!({"steps": steps, "artifacts": objects(paths)})).await;
         assert_eq!(outcome.status, BuildStatus::Failure);
         assert!(outcome.failure.as_ref().unwrap().contains(part), "{part}: {:?}", outcome.failure);
         assert!(outcome.artifacts.is_empty());

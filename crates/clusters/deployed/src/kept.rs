@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! clusters/kept/{key}/{part}/{cluster}   a part that later runs may use, until its lease ends
-//! clusters/open/{cluster}-kept           a separate cluster for the sweeper: the sweeper releases it, and removes this object
+//! clusters/open/{cluster}-kept           an entry that the sweeper releases like a cluster, and then removes
 //! ```
 //!
 //! The first object is never removed or changed: a part whose lease ended, or whose cluster is released, is not used.
 //!
-//! `key` is the digest of the steps that deploy and of their values without the number of nodes, so that a run uses only parts that it
-//! would have created itself. A part is kept by the run that created it, once its deployment succeeded: the teardown receives `_KEEP` and
+//! `key` is the digest of the deploying steps and their values, except the number of nodes, so that a run uses only parts that it would
+//! have created itself. A part is kept by the run that created it, once its deployment succeeded: the teardown receives `_KEEP` and
 //! does not delete the part. Later deployments receive the name of that run's cluster as `_BASE`, `_IMAGE`, ...
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// Parts by name, each with its retention period after the run that created it.
-pub type Keep = BTreeMap<String, Span>;
+pub type RetentionPeriods = BTreeMap<String, Span>;
 
 /// Folder of the kept parts.
 pub const KEPT: &str = "clusters/kept/";
@@ -39,7 +39,7 @@ pub struct KeptPart {
 
 /// The kept parts of a cluster, as part of the request that releases them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptOf {
+pub struct KeptParts {
     /// Cluster whose deployment created the parts.
     pub cluster: String,
 }

@@ -7,7 +7,7 @@ use model::{BuildSpec, DEPLOYED, Node, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use kept::Keep;
+pub use kept::RetentionPeriods;
 pub use provider::DeployedClusters;
 
 /// A cluster that Cloud Build configs provision and release. The steps receive these substitutions, if their config declares
@@ -22,8 +22,8 @@ pub struct Deployed {
     pub destroy: BuildSpec,
     /// Parts that are kept after the run for later runs, with their retention period: `{base: 30d, image: 30d}`. The steps state which
     /// parts they support: `deploy` declares `_BASE` for the part `base`, `destroy` declares `_KEEP`.
-    #[serde(default, skip_serializing_if = "Keep::is_empty")]
-    pub keep: Keep,
+    #[serde(default, skip_serializing_if = "RetentionPeriods::is_empty")]
+    pub keep: RetentionPeriods,
     /// Kind and settings of the provisioned cluster. `cluster.json` supplies settings that are known only after the
     /// deployment.
     #[serde(flatten)]

@@ -30,7 +30,7 @@ use tracing::{info, warn};
 
 use crate::{
     Deployed, DeployedCluster, Destroyed,
-    kept::{self, KEEP, KeptOf, KeptPart},
+    kept::{self, KEEP, KeptPart, KeptParts},
 };
 
 /// Timeout of a teardown, after which it is restarted.
@@ -56,12 +56,12 @@ struct DeployRequest {
     command: String,
     expires_at: Timestamp,
     deployed: Deployed,
-    /// Kept parts that the deployment uses: cluster that created the part, by part name.
+    /// Kept parts that the deployment uses: the name of each part, and the cluster that created it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     uses: BTreeMap<String, String>,
     /// The kept parts to release; `None` if the request is for a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    kept: Option<KeptOf>,
+    kept: Option<KeptParts>,
 }
 
 impl DeployRequest {
@@ -188,7 +188,7 @@ impl DeployedClusters {
         let (key, now) = (kept::key(&original.deployed.deploy), self.clock.now());
         let request = DeployRequest {
             expires_at: now + longest,
-            kept: Some(KeptOf { cluster: name.to_owned() }),
+            kept: Some(KeptParts { cluster: name.to_owned() }),
             ..original.clone()
         };
         let open = OPEN.to_owned() + &kept::name_of(name);

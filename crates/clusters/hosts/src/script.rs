@@ -363,7 +363,7 @@ mod tests {
             let checked = Command::new("bash").arg("-n").arg(&file).output().unwrap();
             assert!(checked.status.success(), "{name}: {}", String::from_utf8_lossy(&checked.stderr));
         }
-        // bash reads every setting of the script as exactly its value.
+        // bash reads the exact value of each setting from the script.
         let script = files(&job, &hosts, "/work/jobs/j", "/work/ssh/c", None).pop().unwrap().1;
         let settings = script.split("# Written by Burnin").next().unwrap();
         let show =

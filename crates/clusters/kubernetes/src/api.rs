@@ -25,7 +25,7 @@ use service::PortError;
 
 use crate::{
     Kubernetes,
-    apiserver::{limited, trouble, typed},
+    apiserver::{limited, port_error, typed},
     client,
     lookup::{self, KUEUE},
     manifest, names,
@@ -46,7 +46,7 @@ fn cordon_refused(error: &kube::Error, code: &str) -> PortError {
             );
             PortError::Permanent(Failure::new(Class::Input, code, why))
         }
-        error => trouble(error, "Node"),
+        error => port_error(error, "Node"),
     }
 }
 
@@ -128,7 +128,7 @@ impl NamespacedCluster {
     pub async fn jobset(&self, name: &str) -> Result<Option<JobSet>, PortError> {
         match limited(self.jobsets().get_opt(name)).await? {
             Ok(found) => found.as_ref().map(typed).transpose(),
-            Err(error) => Err(trouble(&error, "JobSet")),
+            Err(error) => Err(port_error(&error, "JobSet")),
         }
     }
 
@@ -148,7 +148,7 @@ impl NamespacedCluster {
                 );
                 Err(PortError::Permanent(Failure::new(Class::Input, "PERMISSION_DENIED", why)))
             }
-            Err(error) => Err(trouble(&error, "PriorityClass")),
+            Err(error) => Err(port_error(&error, "PriorityClass")),
         }
     }
 
@@ -182,7 +182,7 @@ impl NamespacedCluster {
             Ok(_) => Ok(()),
             // The JobSet is deleted already, or the name belongs to another JobSet.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(error) => Err(trouble(&error, "JobSet")),
+            Err(error) => Err(port_error(&error, "JobSet")),
         }
     }
 
@@ -191,7 +191,7 @@ impl NamespacedCluster {
     /// # Errors
     /// Returns an error if the API request fails.
     pub async fn pod(&self, name: &str) -> Result<Option<Pod>, PortError> {
-        limited(self.pods().get_opt(name)).await?.map_err(|error| trouble(&error, "Pod"))
+        limited(self.pods().get_opt(name)).await?.map_err(|error| port_error(&error, "Pod"))
     }
 
     /// The pods of a JobSet.
@@ -232,7 +232,7 @@ impl NamespacedCluster {
         match found {
             Ok(found) => found.items.first().map(typed).transpose(),
             Err(_) if gone => Ok(None),
-            Err(error) => Err(trouble(&error, "Workload")),
+            Err(error) => Err(port_error(&error, "Workload")),
         }
     }
 
@@ -258,7 +258,7 @@ impl NamespacedCluster {
                 }
                 // Events explain a state and do not decide it: continue without them.
                 Err(kube::Error::Api(status)) if status.code == 403 => {}
-                Err(error) => return Err(trouble(&error, "Event")),
+                Err(error) => return Err(port_error(&error, "Event")),
             }
         }
         found.sort_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
@@ -371,7 +371,7 @@ impl NamespacedCluster {
                     left.push(format!("{}/{name}", kind.to_lowercase()));
                 }
                 Ok(_) => {}
-                Err(error) => return Err(trouble(&error, kind)),
+                Err(error) => return Err(port_error(&error, kind)),
             }
         }
         Ok(left)
@@ -383,7 +383,7 @@ impl NamespacedCluster {
     {
         match limited(api.list(which)).await? {
             Ok(found) => Ok(found.items),
-            Err(error) => Err(trouble(&error, kind)),
+            Err(error) => Err(port_error(&error, kind)),
         }
     }
 }
@@ -404,6 +404,6 @@ where
         Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => {
             Ok(Created::Taken)
         }
-        Err(error) => Err(trouble(&error, kind)),
+        Err(error) => Err(port_error(&error, kind)),
     }
 }

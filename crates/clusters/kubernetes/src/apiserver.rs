@@ -32,7 +32,7 @@ pub async fn limited<T>(request: impl Future<Output = T>) -> Result<T, PortError
 }
 
 /// Classifies an error: most are transient; rejections by a rule are permanent.
-pub fn trouble(error: &kube::Error, kind: &str) -> PortError {
+pub fn port_error(error: &kube::Error, kind: &str) -> PortError {
     let kube::Error::Api(status) = error else { return PortError::Transient(chain(error)) };
     let refused = |class, code: &str| {
         PortError::Permanent(Failure::new(

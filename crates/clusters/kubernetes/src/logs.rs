@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     api::NamespacedCluster,
-    apiserver::trouble,
+    apiserver::port_error,
     job_notes::{JobNotes, OutputCursor},
     objects::{containers, is_running, is_terminated, text},
 };
@@ -43,7 +43,7 @@ pub struct ContainerOutput {
 
 /// Reason why a pass over the output ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Passage {
+enum PassEnd {
     /// The API returned the complete output.
     Through,
     /// Another agent stores the same output: its pieces are not stored again.
@@ -81,7 +81,7 @@ impl ContainerOutput {
         if self.notes.end(&self.stream).await?.is_some() {
             return Ok(true);
         }
-        if self.passage(true, false).await? == Passage::Overtaken {
+        if self.read_pass(true, false).await? == PassEnd::Overtaken {
             return Ok(false);
         }
         self.finish().await
@@ -99,14 +99,14 @@ impl ContainerOutput {
         let pod = self.cluster.pod(&self.pod).await?;
         let ended = pod.as_ref().is_some_and(|pod| ended(pod, &self.container));
         loop {
-            match self.passage(false, ended).await? {
-                Passage::Overtaken => {}
-                Passage::Through if ended => {
+            match self.read_pass(false, ended).await? {
+                PassEnd::Overtaken => {}
+                PassEnd::Through if ended => {
                     self.notes.close(&self.stream, None).await?;
                     return Ok(true);
                 }
-                Passage::Through if pod.is_some() => return Ok(false),
-                Passage::Through | Passage::Gone => {
+                PassEnd::Through if pod.is_some() => return Ok(false),
+                PassEnd::Through | PassEnd::Gone => {
                     let why = "the pod was deleted before its output was read completely".to_owned();
                     self.notes.close(&self.stream, Some(why)).await?;
                     return Ok(true);
@@ -116,32 +116,32 @@ impl ContainerOutput {
     }
 
     /// One pass over the output from the stored position. `last`: text after the last newline is stored as a line.
-    async fn passage(&self, follow: bool, last: bool) -> Result<Passage, PortError> {
-        let mut keeping = Keeping::after(self.notes.cursor(&self.stream).await?);
-        let Some(body) = self.open(follow, keeping.until).await? else { return Ok(Passage::Gone) };
+    async fn read_pass(&self, follow: bool, last: bool) -> Result<PassEnd, PortError> {
+        let mut unstored = UnstoredLines::after(self.notes.cursor(&self.stream).await?);
+        let Some(body) = self.open(follow, unstored.until).await? else { return Ok(PassEnd::Gone) };
         let (mut body, mut line) = (Box::pin(body), Vec::new());
         loop {
-            let due = keeping.since.filter(|_| follow).map(|since| since + LATEST);
+            let due = unstored.since.filter(|_| follow).map(|since| since + LATEST);
             let read = match patient(due, next(&mut body, &mut line)).await {
                 None => LogRead::Due,
                 Some(Ok(true)) => LogRead::Line,
                 Some(Ok(false)) => LogRead::End,
                 // Store the complete lines before the error is returned; the next pass reads the rest again.
                 Some(Err(error)) => {
-                    self.keep(&mut keeping).await?;
+                    self.keep(&mut unstored).await?;
                     return Err(PortError::transient(error));
                 }
             };
             let unfinished = read == LogRead::End && last && !line.is_empty();
             if read == LogRead::Line || unfinished {
-                keeping.take(&std::mem::take(&mut line));
+                unstored.take(&std::mem::take(&mut line));
             }
-            let full = keeping.body.len() >= PIECE;
-            if (read != LogRead::Line || full) && !self.keep(&mut keeping).await? {
-                return Ok(Passage::Overtaken);
+            let full = unstored.body.len() >= PIECE;
+            if (read != LogRead::Line || full) && !self.keep(&mut unstored).await? {
+                return Ok(PassEnd::Overtaken);
             }
             if read == LogRead::End {
-                return Ok(Passage::Through);
+                return Ok(PassEnd::Through);
             }
         }
     }
@@ -164,20 +164,20 @@ impl ContainerOutput {
             Err(_) => Err(PortError::Transient(format!("pod {}: opening its output timed out", self.pod))),
             Ok(Ok(body)) => Ok(Some(body)),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-            Ok(Err(error)) => Err(trouble(&error, "Pod")),
+            Ok(Err(error)) => Err(port_error(&error, "Pod")),
         }
     }
 
-    async fn keep(&self, keeping: &mut Keeping) -> Result<bool, PortError> {
-        if keeping.body.is_empty() {
+    async fn keep(&self, unstored: &mut UnstoredLines) -> Result<bool, PortError> {
+        if unstored.body.is_empty() {
             return Ok(true);
         }
-        let body = std::mem::take(&mut keeping.body);
-        keeping.since = None;
-        let from = keeping.cursor.bytes;
-        keeping.cursor.bytes += body.len() as u64;
-        let kept = self.notes.keep(&self.stream, from, &keeping.cursor, &body).await?;
-        keeping.cursor.gap = None;
+        let body = std::mem::take(&mut unstored.body);
+        unstored.since = None;
+        let from = unstored.cursor.bytes;
+        unstored.cursor.bytes += body.len() as u64;
+        let kept = self.notes.keep(&self.stream, from, &unstored.cursor, &body).await?;
+        unstored.cursor.gap = None;
         Ok(kept)
     }
 }
@@ -209,7 +209,7 @@ async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8
 }
 
 /// Lines of a pass that are not stored yet.
-struct Keeping {
+struct UnstoredLines {
     cursor: OutputCursor,
     until: Option<DateTime<Utc>>,
     /// Number of lines with the last stored timestamp that were read again; `None` after the first new line.
@@ -219,7 +219,7 @@ struct Keeping {
     since: Option<Instant>,
 }
 
-impl Keeping {
+impl UnstoredLines {
     fn after(cursor: OutputCursor) -> Self {
         let until = cursor.until.parse().ok();
         Self { again: until.map(|_| 0), until, cursor, body: Vec::new(), since: None }
@@ -271,11 +271,11 @@ mod tests {
     use super::*;
 
     fn kept(cursor: OutputCursor, lines: &[&str]) -> (String, OutputCursor) {
-        let mut keeping = Keeping::after(cursor);
+        let mut unstored = UnstoredLines::after(cursor);
         for line in lines {
-            keeping.take(line.as_bytes());
+            unstored.take(line.as_bytes());
         }
-        (String::from_utf8(keeping.body).unwrap(), keeping.cursor)
+        (String::from_utf8(unstored.body).unwrap(), unstored.cursor)
     }
 
     const LINES: [&str; 4] = [

@@ -8,7 +8,7 @@ use kube::{
 use service::PortError;
 
 use crate::{
-    apiserver::{limited, trouble, typed},
+    apiserver::{limited, port_error, typed},
     objects::LocalQueue,
 };
 
@@ -23,7 +23,7 @@ pub async fn served(client: &Client, group_version: &str, plural: &str) -> Resul
     match limited(client.list_api_group_resources(group_version)).await? {
         Ok(kinds) => Ok(kinds.resources.iter().any(|kind| kind.name == plural)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-        Err(error) => Err(trouble(&error, plural)),
+        Err(error) => Err(port_error(&error, plural)),
     }
 }
 
@@ -40,7 +40,7 @@ pub const KUEUE_VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 /// # Errors
 /// Returns an error if the request fails or is not authorized.
 pub async fn kueue(client: &Client) -> Result<Option<&'static str>, PortError> {
-    let groups = limited(client.list_api_groups()).await?.map_err(|error| trouble(&error, "APIGroup"))?;
+    let groups = limited(client.list_api_groups()).await?.map_err(|error| port_error(&error, "APIGroup"))?;
     let served = groups.groups.into_iter().find(|group| group.name == KUEUE).map(|group| group.versions);
     let served = served.unwrap_or_default();
     Ok(KUEUE_VERSIONS.into_iter().find(|known| served.iter().any(|served| served.version == *known)))
@@ -60,7 +60,7 @@ pub async fn queue(
     let queues: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
     match limited(queues.get_opt(name)).await? {
         Ok(found) => found.as_ref().map(typed).transpose(),
-        Err(error) => Err(trouble(&error, "LocalQueue")),
+        Err(error) => Err(port_error(&error, "LocalQueue")),
     }
 }
 
@@ -76,7 +76,7 @@ pub async fn nodes(client: &Client, mut each: impl FnMut(&Node)) -> Result<bool,
         let page = match limited(nodes.list(&page)).await? {
             Ok(page) => page,
             Err(kube::Error::Api(status)) if status.code == 403 => return Ok(false),
-            Err(error) => return Err(trouble(&error, "Node")),
+            Err(error) => return Err(port_error(&error, "Node")),
         };
         for node in &page.items {
             each(node);

@@ -109,7 +109,7 @@ struct ReplicatedJob {
     template: JobTemplateSpec,
 }
 
-/// JobSet of a job.
+/// Builds the JobSet of a job.
 ///
 /// # Errors
 /// Returns an error if the job's programs are files instead of a container image.

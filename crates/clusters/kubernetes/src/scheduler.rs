@@ -146,7 +146,7 @@ impl KubernetesJobs {
         }
         let known = self.known(place, name, jobset).await?;
         let now = SystemClock.now();
-        let end = match state::standing(&known, settings, now) {
+        let end = match state::derive(&known, settings, now) {
             PodFinding::Going => return Ok(JobStatus::Going),
             PodFinding::Waiting { code, why } => {
                 notes.waits(&format!("{now} {code}: {why}")).await?;

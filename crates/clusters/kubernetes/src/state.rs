@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Derives the state of a job from its objects.
-pub fn standing(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodFinding {
+pub fn derive(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodFinding {
     match text(known.jobset.status.terminal_state.as_ref()) {
         "Completed" => return PodFinding::Ended(end(known, "COMPLETED", Some(0))),
         "Failed" => return failed(known),

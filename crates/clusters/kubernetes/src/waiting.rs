@@ -105,16 +105,16 @@ fn never_schedulable(pod: &Pod, condition: &Condition, settings: &Kubernetes) ->
 fn not_admitted(workload: &KueueWorkload) -> Option<PodFinding> {
     let Condition { reason, message: why, .. } =
         workload.condition("QuotaReserved").filter(|condition| condition.status == "False")?;
-    let says = |sign: &str| why.contains(sign);
-    Some(if reason == "ExceedsMaxQuota" || says("> maximum capacity") {
+    let contains = |sign: &str| why.contains(sign);
+    Some(if reason == "ExceedsMaxQuota" || contains("> maximum capacity") {
         input("QUOTA", why)
-    } else if says("no topology domains at level") {
+    } else if contains("no topology domains at level") {
         input("TOPOLOGY", why)
-    } else if reason == "TopologyPlacementFailed" || says("topology") {
+    } else if reason == "TopologyPlacementFailed" || contains("topology") {
         wait("TOPOLOGY", why)
-    } else if says("doesn't exist") || says("not found") {
+    } else if contains("doesn't exist") || contains("not found") {
         input("QUEUE", why)
-    } else if reason == "WaitingForQuota" || says("insufficient") {
+    } else if reason == "WaitingForQuota" || contains("insufficient") {
         wait("QUOTA", why)
     } else {
         wait("WAITING", why)

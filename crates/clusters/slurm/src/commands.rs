@@ -11,7 +11,7 @@ use crate::state::{SlurmJobRow, SlurmStateKind};
 /// Timeout of each command; Slurm's own timeouts and retries are shorter.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Slurm's command-line tools.
+/// Runs `squeue`, `sbatch` and the other tools of Slurm.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     /// Folder that is searched for commands before the `PATH`.

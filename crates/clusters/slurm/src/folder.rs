@@ -136,8 +136,8 @@ impl SlurmFolder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
-    pub fn record_end(&self, standing: JobStatus) -> io::Result<JobStatus> {
-        let recorded = match standing {
+    pub fn record_end(&self, status: JobStatus) -> io::Result<JobStatus> {
+        let recorded = match status {
             JobStatus::Ended(end) => FolderEnd::Ended(end),
             JobStatus::Lost { code, why } => FolderEnd::Lost { code, why },
             JobStatus::Yielded { why } => FolderEnd::Yielded { why },

@@ -94,7 +94,7 @@ impl SlurmJobs {
         }
         let now = SystemClock.now();
         let (rows, marks) = self.evidence(folder, name).await?;
-        let finding = self.explained(state::standing(&rows, &marks, now), &rows, &marks).await?;
+        let finding = self.explained(state::derive(&rows, &marks, now), &rows, &marks).await?;
         self.stop_unwanted(folder, name, &finding, &rows, &marks).await?;
         let status = match finding {
             SlurmFinding::Absent => JobStatus::Absent,

@@ -225,7 +225,7 @@ pub enum SlurmFinding {
 const VISIBLE_AFTER: i64 = 60_000;
 
 /// State of a job, from all Slurm records of its name and the marks of its folder.
-pub fn standing(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFinding {
+pub fn derive(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFinding {
     if let Some(end) = &marks.end
         && end.launched
         && end.exit_code == 0
@@ -254,7 +254,7 @@ fn claimed(row: &SlurmJobRow, restarts: &str, marks: &Marks, now: Timestamp) -> 
     match (kind, row.state.as_str(), &marks.end) {
         (SlurmStateKind::Lost, word, _) => ended_by_slurm(word, row),
         (SlurmStateKind::Ended, "COMPLETED" | "FAILED", Some(end)) => own_word(end, marks),
-        (SlurmStateKind::Ended, "COMPLETED", None) if young(row, now) => SlurmFinding::Going,
+        (SlurmStateKind::Ended, "COMPLETED", None) if is_recent(row, now) => SlurmFinding::Going,
         (SlurmStateKind::Ended, "COMPLETED", None) => lost("NO_END", row, "it ended without its own record"),
         (SlurmStateKind::Ended, word, _) => SlurmFinding::Ended(row.end(word)),
         _ => SlurmFinding::Going,
@@ -319,7 +319,7 @@ fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindin
         (SlurmStateKind::Ended, "DEADLINE") => {
             lost("DEADLINE", row, "it could not start before its deadline")
         }
-        (SlurmStateKind::Ended, _) if young(row, now) && row.exit == (0, 0) => SlurmFinding::Going,
+        (SlurmStateKind::Ended, _) if is_recent(row, now) && row.exit == (0, 0) => SlurmFinding::Going,
         (SlurmStateKind::Ended, word) => {
             lost("NOT_BEGUN", row, &format!("it is {word} and never started; see slurm.log"))
         }
@@ -375,7 +375,7 @@ fn never(reason: &str) -> bool {
     NEVER.contains(&reason) || limit_of_one_job
 }
 
-fn young(row: &SlurmJobRow, now: Timestamp) -> bool {
+fn is_recent(row: &SlurmJobRow, now: Timestamp) -> bool {
     row.ended_at.is_none_or(|ended| now.as_millis() - ended.as_millis() < VISIBLE_AFTER)
 }
 

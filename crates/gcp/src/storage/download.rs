@@ -32,7 +32,7 @@ pub struct Download {
 impl Download {
     /// Opens an object; `None` if absent.
     pub async fn begin(inner: &Arc<ClientState>, name: &str) -> Result<Option<Self>, RequestError> {
-        let tried = Tries::new(&inner.patience).until_done(|| ask(inner, name, None)).await;
+        let tried = Tries::new(&inner.timeouts).until_done(|| ask(inner, name, None)).await;
         let answer = match tried {
             Ok(answer) => answer,
             Err(trouble) if trouble.status == Some(404) => return Ok(None),
@@ -50,7 +50,7 @@ impl Download {
             crc32c,
             at: 0,
             sum: 0,
-            tries: Tries::new(&inner.patience),
+            tries: Tries::new(&inner.timeouts),
             answer: Some(answer),
         }))
     }

@@ -10,7 +10,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use google_cloud_storage::error::WriteError;
 use ledger::StoreError;
 
-use super::Patience;
+use super::StorageTimeouts;
 
 #[derive(Debug)]
 pub struct RequestError {
@@ -84,13 +84,13 @@ pub struct Tries {
 
 impl Tries {
     /// Limits of a request.
-    pub fn new(patience: &Patience) -> Self {
-        Self::within(patience.total, patience.attempt)
+    pub fn new(timeouts: &StorageTimeouts) -> Self {
+        Self::within(timeouts.total, timeouts.attempt)
     }
 
     /// Limits of the chunks of a stream, which take longer.
-    pub fn of_stream(patience: &Patience) -> Self {
-        Self::within(patience.stream, patience.stream / 2)
+    pub fn of_stream(timeouts: &StorageTimeouts) -> Self {
+        Self::within(timeouts.stream, timeouts.stream / 2)
     }
 
     fn within(total: Duration, attempt: Duration) -> Self {

@@ -19,7 +19,7 @@ use super::request_error::RequestError;
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The JSON API of one bucket.
-pub struct Rest {
+pub struct JsonApi {
     http: Client,
     /// `https://host`, without a path.
     base: String,
@@ -68,7 +68,7 @@ struct Item {
     name: String,
 }
 
-impl Rest {
+impl JsonApi {
     pub fn new(base: &str, bucket: &str, credentials: Credentials) -> Result<Self, RequestError> {
         let http = Client::builder()
             .connect_timeout(Duration::from_secs(5))

@@ -31,7 +31,7 @@ pub async fn upload(
         return Ok((creation, body.finish()));
     }
     let tried =
-        Tries::new(&inner.patience).until_done(|| async { inner.rest().await?.begin(name).await }).await;
+        Tries::new(&inner.timeouts).until_done(|| async { inner.rest().await?.begin(name).await }).await;
     let begun = match tried {
         Ok(url) => Some(url),
         Err(trouble) if matches!(trouble.status, Some(412 | 403)) => {
@@ -87,7 +87,7 @@ impl Upload<'_> {
         self.sum = crc32c::crc32c_append(self.sum, &piece);
         let (start, end, sum) = (self.kept, self.kept + piece.len() as u64, last.then_some(self.sum));
         let rest = self.inner.rest().await?;
-        let mut tries = Tries::of_stream(&self.inner.patience);
+        let mut tries = Tries::of_stream(&self.inner.timeouts);
         let mut asking = false;
         loop {
             let progress = if asking {

@@ -82,14 +82,14 @@ impl KeySource for Publisher {
     }
 }
 
-struct Scene {
+struct AuthBed {
     google: Signer,
     publisher: Publisher,
     clock: Arc<ManualClock>,
     verifier: Arc<Verifier>,
 }
 
-fn scene() -> Scene {
+fn bed() -> AuthBed {
     let google = signer("k1");
     let publisher = Publisher {
         keys: Arc::new(std::sync::Mutex::new(Ok(google.published.clone()))),
@@ -99,10 +99,10 @@ fn scene() -> Scene {
     let keys = Keys::new(publisher.clone(), clock.clone());
     let callers = format!("{PUSH}={SUBSCRIPTION}, tick@p.iam.gserviceaccount.com").parse().unwrap();
     let verifier = Arc::new(Verifier::new(AUDIENCE, callers, keys));
-    Scene { google, publisher, clock, verifier }
+    AuthBed { google, publisher, clock, verifier }
 }
 
-impl Scene {
+impl AuthBed {
     async fn admit(&self, token: &str) -> Result<Caller, Denied> {
         self.verifier.verify(Some(token)).await
     }
@@ -114,8 +114,8 @@ impl Scene {
 
 #[tokio::test]
 async fn a_valid_token_of_a_listed_caller_is_accepted() {
-    let scene = scene();
-    let caller = scene.admit(&token(&scene.google, "k1", &claims())).await.unwrap();
+    let bed = bed();
+    let caller = bed.admit(&token(&bed.google, "k1", &claims())).await.unwrap();
     assert_eq!(caller, Caller { email: PUSH.to_owned(), subscription: Some(SUBSCRIPTION.to_owned()) });
     assert!(caller.may_deliver_for(Some(SUBSCRIPTION)));
     assert!(!caller.may_deliver_for(Some("projects/p/subscriptions/other")));
@@ -124,22 +124,22 @@ async fn a_valid_token_of_a_listed_caller_is_accepted() {
 
 #[tokio::test]
 async fn any_other_token_is_rejected() {
-    let scene = scene();
+    let bed = bed();
     let changed = |key: &str, value: Value| {
         let mut claims = claims();
         claims[key] = value;
-        token(&scene.google, "k1", &claims)
+        token(&bed.google, "k1", &claims)
     };
     let without = |key: &str| {
         let mut claims = claims();
         claims.as_object_mut().unwrap().remove(key);
-        token(&scene.google, "k1", &claims)
+        token(&bed.google, "k1", &claims)
     };
-    let good = token(&scene.google, "k1", &claims());
+    let good = token(&bed.google, "k1", &claims());
     let mut parts: Vec<String> = good.split('.').map(str::to_owned).collect();
     parts[1] = URL_SAFE_NO_PAD.encode(claims().to_string().replace(PUSH, "tick@p.iam.gserviceaccount.com"));
     let none = URL_SAFE_NO_PAD.encode(r#"{"alg":"none","kid":"k1"}"#);
-    let public = scene.google.published["n"].as_str().unwrap();
+    let public = bed.google.published["n"].as_str().unwrap();
     let symmetric = Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::HS256) };
     let symmetric = encode(&symmetric, &claims(), &EncodingKey::from_secret(public.as_bytes())).unwrap();
     let unproven = [
@@ -162,21 +162,21 @@ async fn any_other_token_is_rejected() {
         ("endless", format!("Bearer {}", "a".repeat(1 << 20))),
     ];
     for (what, token) in unproven {
-        let result = scene.admit(&token).await;
+        let result = bed.admit(&token).await;
         assert!(matches!(result, Err(Denied::Unproven(_))), "{what}: {result:?}");
     }
-    assert!(matches!(scene.verifier.verify(None).await, Err(Denied::Unproven(_))));
-    let stranger = scene.admit(&changed("email", json!("stranger@gmail.com"))).await;
+    assert!(matches!(bed.verifier.verify(None).await, Err(Denied::Unproven(_))));
+    let stranger = bed.admit(&changed("email", json!("stranger@gmail.com"))).await;
     assert!(matches!(stranger, Err(Denied::Forbidden(_))), "{stranger:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eighty_concurrent_callers_cause_one_fetch() {
-    let scene = scene();
-    let token = token(&scene.google, "k1", &claims());
+    let bed = bed();
+    let token = token(&bed.google, "k1", &claims());
     let calls: Vec<_> = (0..80)
         .map(|_| {
-            let (verifier, token) = (Arc::clone(&scene.verifier), token.clone());
+            let (verifier, token) = (Arc::clone(&bed.verifier), token.clone());
             tokio::spawn(async move { verifier.verify(Some(&token)).await.is_ok() })
         })
         .collect();
@@ -184,62 +184,62 @@ async fn eighty_concurrent_callers_cause_one_fetch() {
     for call in calls {
         passed += usize::from(call.await.unwrap());
     }
-    assert_eq!((passed, scene.fetches()), (80, 1));
+    assert_eq!((passed, bed.fetches()), (80, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_key_ids_cause_no_fetch_and_do_not_delay_others() {
-    let scene = scene();
-    let good = token(&scene.google, "k1", &claims());
-    scene.admit(&good).await.unwrap();
+    let bed = bed();
+    let good = token(&bed.google, "k1", &claims());
+    bed.admit(&good).await.unwrap();
     for number in 0..20 {
-        let forged = token(&scene.google, &format!("forged-{number}"), &claims());
-        assert!(matches!(scene.admit(&forged).await, Err(Denied::Unproven(_))));
+        let forged = token(&bed.google, &format!("forged-{number}"), &claims());
+        assert!(matches!(bed.admit(&forged).await, Err(Denied::Unproven(_))));
     }
-    assert_eq!(scene.fetches(), 1, "the keys were fetched less than the minimum interval ago");
-    scene.clock.advance(Span::from_secs(61));
-    let forged = token(&scene.google, "forged", &claims());
+    assert_eq!(bed.fetches(), 1, "the keys were fetched less than the minimum interval ago");
+    bed.clock.advance(Span::from_secs(61));
+    let forged = token(&bed.google, "forged", &claims());
     let (verifier, held_up) = (
-        Arc::clone(&scene.verifier),
+        Arc::clone(&bed.verifier),
         tokio::spawn({
-            let verifier = Arc::clone(&scene.verifier);
+            let verifier = Arc::clone(&bed.verifier);
             async move { verifier.verify(Some(&forged)).await.is_ok() }
         }),
     );
     assert!(verifier.verify(Some(&good)).await.is_ok());
     assert!(!held_up.await.unwrap());
-    assert_eq!(scene.fetches(), 2);
+    assert_eq!(bed.fetches(), 2);
 }
 
 #[tokio::test]
 async fn new_keys_are_fetched_and_old_ones_rejected() {
-    let scene = scene();
-    let good = token(&scene.google, "k1", &claims());
-    scene.admit(&good).await.unwrap();
+    let bed = bed();
+    let good = token(&bed.google, "k1", &claims());
+    bed.admit(&good).await.unwrap();
     let next = signer("k2");
-    *scene.publisher.keys.lock().unwrap() = Ok(next.published.clone());
+    *bed.publisher.keys.lock().unwrap() = Ok(next.published.clone());
     // Cached keys are used while they are valid; a request shortly before their expiry fetches new keys.
-    scene.clock.advance(Span::from_secs(3300));
-    scene.admit(&good).await.unwrap();
-    assert_eq!(scene.fetches(), 2);
-    assert!(matches!(scene.admit(&good).await, Err(Denied::Unproven(_))), "the key is no longer published");
-    scene.admit(&token(&next, "k2", &claims())).await.unwrap();
+    bed.clock.advance(Span::from_secs(3300));
+    bed.admit(&good).await.unwrap();
+    assert_eq!(bed.fetches(), 2);
+    assert!(matches!(bed.admit(&good).await, Err(Denied::Unproven(_))), "the key is no longer published");
+    bed.admit(&token(&next, "k2", &claims())).await.unwrap();
 }
 
 #[tokio::test]
 async fn without_keys_all_callers_are_rejected_temporarily() {
-    let scene = scene();
-    let good = token(&scene.google, "k1", &claims());
-    *scene.publisher.keys.lock().unwrap() = Err("503".to_owned());
+    let bed = bed();
+    let good = token(&bed.google, "k1", &claims());
+    *bed.publisher.keys.lock().unwrap() = Err("503".to_owned());
     for _ in 0..5 {
-        assert!(matches!(scene.admit(&good).await, Err(Denied::Unknown(_))));
+        assert!(matches!(bed.admit(&good).await, Err(Denied::Unknown(_))));
     }
-    assert_eq!(scene.fetches(), 1, "the keys are fetched at most once per minimum interval");
-    *scene.publisher.keys.lock().unwrap() = Ok(scene.google.published.clone());
-    scene.clock.advance(Span::from_secs(61));
-    scene.admit(&good).await.unwrap();
+    assert_eq!(bed.fetches(), 1, "the keys are fetched at most once per minimum interval");
+    *bed.publisher.keys.lock().unwrap() = Ok(bed.google.published.clone());
+    bed.clock.advance(Span::from_secs(61));
+    bed.admit(&good).await.unwrap();
     // Expired keys are not used.
-    *scene.publisher.keys.lock().unwrap() = Err("503".to_owned());
-    scene.clock.advance(Span::from_secs(3601));
-    assert!(matches!(scene.admit(&good).await, Err(Denied::Unknown(_))));
+    *bed.publisher.keys.lock().unwrap() = Err("503".to_owned());
+    bed.clock.advance(Span::from_secs(3601));
+    assert!(matches!(bed.admit(&good).await, Err(Denied::Unknown(_))));
 }

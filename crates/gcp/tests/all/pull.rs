@@ -16,26 +16,26 @@ use tokio_util::sync::CancellationToken;
 const TOPIC: &str = "projects/p/topics/agent";
 const SUBSCRIPTION: &str = "projects/p/subscriptions/a";
 
-struct Everyone;
+struct AcceptsEveryCaller;
 
-impl Access for Everyone {
+impl Access for AcceptsEveryCaller {
     fn admits(&self, _: &str, _: &'static str, _: &str) -> Result<(), String> {
         Ok(())
     }
 }
 
 /// Sends parked messages to the test: the receiver parks every message that is not an event.
-struct Parks(UnboundedSender<String>);
+struct RecordedDeadLetters(UnboundedSender<String>);
 
 #[async_trait]
-impl Handler for Parks {
+impl Handler for RecordedDeadLetters {
     async fn handle(&self, _: &Event) -> Disposition {
         Disposition::Done
     }
 }
 
 #[async_trait]
-impl DeadLetters for Parks {
+impl DeadLetters for RecordedDeadLetters {
     async fn park(&self, _: &str, _: &str, raw: &[u8]) -> Result<(), String> {
         self.0.send(String::from_utf8_lossy(raw).into_owned()).map_err(|error| error.to_string())
     }
@@ -47,15 +47,15 @@ async fn a_subscriber_connects_within_six_seconds_after_an_outage() {
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let (sender, mut parked) = unbounded_channel();
-    let parks = Arc::new(Parks(sender));
-    let door = EventReceiver { handler: parks.clone(), dead_letters: parks };
+    let recorder = Arc::new(RecordedDeadLetters(sender));
+    let receiver = EventReceiver { handler: recorder.clone(), dead_letters: recorder };
     let idle = Duration::from_secs(1);
     let pull = Pull { subscription: SUBSCRIPTION.to_owned(), cluster: None, idle };
     let stop = CancellationToken::new();
-    let pulling = tokio::spawn(pull.run(Some(unused.to_string()), door, stop.clone()));
+    let pulling = tokio::spawn(pull.run(Some(unused.to_string()), receiver, stop.clone()));
     tokio::time::sleep(Duration::from_secs(9)).await;
 
-    let broker = Broker::new(Arc::new(Everyone), "google", Duration::from_millis(10));
+    let broker = Broker::new(Arc::new(AcceptsEveryCaller), "google", Duration::from_millis(10));
     broker.topic(TOPIC);
     broker.subscribe(Subscription {
         name: SUBSCRIPTION.to_owned(),

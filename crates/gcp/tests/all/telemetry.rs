@@ -24,13 +24,13 @@ use tokio_util::sync::CancellationToken;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 /// Received bodies by path, in order.
-type Arrived = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+type ReceivedBodies = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 /// Accepts every request.
-fn collector() -> (String, Arrived) {
+fn collector() -> (String, ReceivedBodies) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    let arrived = Arrived::default();
+    let arrived = ReceivedBodies::default();
     let kept = Arc::clone(&arrived);
     std::thread::spawn(move || {
         for connection in listener.incoming() {
@@ -41,7 +41,7 @@ fn collector() -> (String, Arrived) {
     (format!("http://{address}"), arrived)
 }
 
-fn take(connection: TcpStream, kept: &Arrived) {
+fn take(connection: TcpStream, kept: &ReceivedBodies) {
     let mut reader = BufReader::new(connection.try_clone().unwrap());
     let mut connection = connection;
     loop {
@@ -64,24 +64,24 @@ fn take(connection: TcpStream, kept: &Arrived) {
     }
 }
 
-struct Quiet;
+struct DiscardingBus;
 
 #[async_trait::async_trait]
-impl Bus for Quiet {
+impl Bus for DiscardingBus {
     async fn publish(&self, _: Event) -> Result<(), BusError> {
         Ok(())
     }
 }
 
 #[async_trait::async_trait]
-impl DeadLetters for Quiet {
+impl DeadLetters for DiscardingBus {
     async fn park(&self, _: &str, _: &str, _: &[u8]) -> Result<(), String> {
         Ok(())
     }
 }
 
 #[async_trait::async_trait]
-impl Worker for Quiet {
+impl Worker for DiscardingBus {
     fn name(&self) -> &'static str {
         "builder"
     }
@@ -100,7 +100,7 @@ fn texts(attributes: &[KeyValue]) -> Vec<(String, String)> {
     attributes.iter().map(|attribute| (attribute.key.clone(), text(&attribute.value))).collect()
 }
 
-fn says(attributes: &[KeyValue], key: &str, value: &str) -> bool {
+fn has_attribute(attributes: &[KeyValue], key: &str, value: &str) -> bool {
     texts(attributes).contains(&(key.to_owned(), value.to_owned()))
 }
 
@@ -142,7 +142,7 @@ async fn push_one() {
         otlp: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok(),
     };
     let telemetry = Arc::new(otlp::start("builder", "1.2.3", &platform).unwrap());
-    let handler = WorkerHandler::new(Quiet, Arc::new(Quiet), Arc::new(SystemClock));
+    let handler = WorkerHandler::new(DiscardingBus, Arc::new(DiscardingBus), Arc::new(SystemClock));
     let id = CommandId {
         run: "r-1".parse().unwrap(),
         stage: Stage::Image,
@@ -160,9 +160,9 @@ async fn push_one() {
         revision: None,
         takes: Vec::new(),
         handler: Arc::new(handler),
-        parking: Arc::new(Quiet),
-        chores: Vec::new(),
-        doorkeeper: None,
+        parking: Arc::new(DiscardingBus),
+        periodic_tasks: Vec::new(),
+        authenticator: None,
         telemetry: Some(telemetry),
     };
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -175,7 +175,7 @@ async fn push_one() {
     assert_eq!(pushed.send().await.unwrap().status(), 204);
 }
 
-fn check(arrived: &Arrived) {
+fn check(arrived: &ReceivedBodies) {
     let arrived = arrived.lock().unwrap();
     let bodies = |path: &str| -> Vec<Vec<u8>> {
         arrived.iter().filter(|(to, _)| to == path).map(|(_, body)| body.clone()).collect()
@@ -189,7 +189,7 @@ fn check(arrived: &Arrived) {
     for (key, value) in
         [("service.name", "builder"), ("service.version", "1.2.3"), ("faas.version", "builder-00007")]
     {
-        assert!(says(about, key, value), "{key} in {:?}", texts(about));
+        assert!(has_attribute(about, key, value), "{key} in {:?}", texts(about));
     }
     let spans: Vec<_> =
         traces.iter().flat_map(|resource| &resource.scope_spans).flat_map(|scope| &scope.spans).collect();
@@ -207,7 +207,7 @@ fn check(arrived: &Arrived) {
         ("messaging.system", "gcp_pubsub"),
         ("cloudevents.event_type", "dev.burnin.image.observe.v1"),
     ] {
-        assert!(says(&span.attributes, key, value), "{key} in {:?}", texts(&span.attributes));
+        assert!(has_attribute(&span.attributes, key, value), "{key} in {:?}", texts(&span.attributes));
     }
     let metrics: Vec<String> = bodies("/v1/metrics")
         .iter()

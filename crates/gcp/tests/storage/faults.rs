@@ -10,7 +10,7 @@ use ledger::{Creation, Digest, Store, StoreError};
 use storage_standin::{Fault, FaultKind, StorageRequest};
 use tokio::io::AsyncReadExt;
 
-use super::{BUCKET, patience, standin, store, store_of_streams};
+use super::{BUCKET, standin, store, store_of_streams, timeouts};
 
 const FOR_GOOD: u32 = u32::MAX;
 
@@ -54,7 +54,7 @@ async fn a_create_reports_the_correct_result_after_failed_requests_and_lost_resp
         standin.fault(StorageRequest::Insert, kind);
         let created = store.create("name", body.clone()).await;
         assert_eq!(outcome(&created, |creation| *creation), expected, "{kind:?}");
-        assert_eq!(standin.heal(), 0, "{kind:?} occurred");
+        assert_eq!(standin.clear_faults(), 0, "{kind:?} occurred");
         let there = standin.object(BUCKET, "name").map(|object| object.body);
         let refused = matches!(kind, FaultKind::Refuse(400 | 403));
         assert_eq!(there, (!refused).then(|| body.clone()), "{kind:?}");
@@ -72,7 +72,7 @@ async fn a_rate_limited_name_is_read_back() {
     assert_eq!(store.create("name", "first".into()).await.unwrap(), Creation::Created);
     let began = Instant::now();
     assert_eq!(store.create("name", "second".into()).await.unwrap(), Creation::Exists);
-    assert!(began.elapsed() < patience().attempt, "no second attempt is needed");
+    assert!(began.elapsed() < timeouts().attempt, "no second attempt is needed");
     let requests = standin.requests();
     assert_eq!(
         requests,
@@ -90,7 +90,7 @@ async fn a_create_that_returns_403_for_a_taken_name_reports_that_the_name_exists
     standin.fault(StorageRequest::Start, FaultKind::Refuse(403));
     let large = Box::new(tokio::io::AsyncReadExt::take(tokio::io::repeat(1), 3 << 20));
     assert_eq!(store.create_from("name", large).await.unwrap().0, Creation::Exists);
-    assert_eq!(standin.heal(), 0);
+    assert_eq!(standin.clear_faults(), 0);
     assert_eq!(standin.object(BUCKET, "name").unwrap().body, "first");
 }
 
@@ -125,7 +125,7 @@ async fn no_call_exceeds_its_timeout() {
         ] {
             standin.faults(Fault { on, kind, times: FOR_GOOD, after: 0 });
         }
-        let limit = patience().total + patience().look + Duration::from_secs(1);
+        let limit = timeouts().total + timeouts().look + Duration::from_secs(1);
         let (created, read, listed, removed) = tokio::join!(
             tokio::time::timeout(limit, store.create("name", "x".into())),
             tokio::time::timeout(limit, store.read("there")),
@@ -159,7 +159,7 @@ async fn an_interrupted_read_continues_and_is_verified() {
         let mut read = Vec::new();
         store(&standin).open("name").await.unwrap().unwrap().read_to_end(&mut read).await.unwrap();
         assert!(read == body, "{kind:?}");
-        assert_eq!(standin.heal(), 0);
+        assert_eq!(standin.clear_faults(), 0);
     }
     for kind in [FaultKind::Flip, FaultKind::WrongCrc] {
         let standin = standin(Duration::ZERO).await;
@@ -207,7 +207,7 @@ async fn listing_and_removing_are_retried() {
         standin.fault(StorageRequest::Delete, kind);
         store.remove("open/a").await.unwrap();
         assert!(standin.names(BUCKET).is_empty(), "{kind:?}");
-        assert_eq!(standin.heal(), 0);
+        assert_eq!(standin.clear_faults(), 0);
     }
 }
 
@@ -245,7 +245,7 @@ async fn a_stream_is_stored_completely_despite_faults_of_its_chunks() {
         assert_eq!(stored, (Creation::Created, digest.clone()), "{kind:?}");
         assert!(standin.object(BUCKET, "name").unwrap().body == body, "{kind:?}");
         // Bytes that arrived without a response are not sent again, so one fault may be unused.
-        assert!(standin.heal() <= 1, "{kind:?}");
+        assert!(standin.clear_faults() <= 1, "{kind:?}");
     }
 }
 

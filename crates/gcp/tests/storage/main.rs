@@ -1,4 +1,4 @@
-//! The store on Cloud Storage, against the stand-in: the conformance suites, and lost responses, bytes and
+//! Tests of the store on Cloud Storage against the stand-in: the conformance suites, lost responses, truncated bodies and broken
 //! connections.
 
 mod faults;
@@ -7,15 +7,15 @@ mod rivals;
 
 use std::{sync::Arc, time::Duration};
 
-use gcp::storage::{CloudStorage, Patience};
+use gcp::storage::{CloudStorage, StorageTimeouts};
 use ledger::{Store, conformance};
 use storage_standin::{Options, StandIn};
 
 const BUCKET: &str = "bucket";
 
 /// Shorter timeouts than for Google: a local request that stalls never continues.
-fn patience() -> Patience {
-    Patience {
+fn timeouts() -> StorageTimeouts {
+    StorageTimeouts {
         attempt: Duration::from_millis(400),
         total: Duration::from_secs(4),
         look: Duration::from_millis(400),
@@ -28,14 +28,14 @@ async fn standin(pause: Duration) -> StandIn {
 }
 
 fn store(standin: &StandIn) -> Arc<CloudStorage> {
-    Arc::new(CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience()))
+    Arc::new(CloudStorage::with_timeouts(BUCKET, Some(standin.url().parse().unwrap()), timeouts()))
 }
 
 /// Uses timeouts that suffice for chunks of 8 MiB on a busy machine.
 fn store_of_streams(standin: &StandIn) -> Arc<CloudStorage> {
     let (attempt, stream) = (Duration::from_secs(1), Duration::from_secs(8));
-    let patience = Patience { attempt, stream, ..patience() };
-    Arc::new(CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience))
+    let timeouts = StorageTimeouts { attempt, stream, ..timeouts() };
+    Arc::new(CloudStorage::with_timeouts(BUCKET, Some(standin.url().parse().unwrap()), timeouts))
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn the_store_conforms() {
 #[ignore = "needs a server: BURNIN_STORAGE_AT is its address"]
 async fn the_store_conforms_on_another_server() {
     let server: gcp::storage::Emulator = std::env::var("BURNIN_STORAGE_AT").unwrap().parse().unwrap();
-    let at = |bucket: &str| Arc::new(CloudStorage::with_patience(bucket, Some(server.clone()), patience()));
+    let at = |bucket: &str| Arc::new(CloudStorage::with_timeouts(bucket, Some(server.clone()), timeouts()));
     conformance::store(at("suite-a")).await;
     conformance::ledger(at("suite-b")).await;
     conformance::artefacts(at("suite-c")).await;

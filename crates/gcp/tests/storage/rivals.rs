@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use gcp::storage::{CloudStorage, Patience};
+use gcp::storage::{CloudStorage, StorageTimeouts};
 use ledger::{AppendError, Creation, Digest, Ledger, Store};
 use model::{Attempt, CancelRequested, EventKey, Fact, RecordEntry, RunId, Timestamp};
 use proptest::prelude::*;
@@ -131,7 +131,7 @@ async fn compete(faults: Vec<Fault>) {
     for fault in faults {
         standin.faults(fault);
     }
-    let patience = Patience {
+    let timeouts = StorageTimeouts {
         attempt: Duration::from_millis(120),
         total: Duration::from_millis(600),
         look: Duration::from_millis(120),
@@ -140,7 +140,7 @@ async fn compete(faults: Vec<Fault>) {
     let nonces = Arc::new(AtomicU64::new(0));
     let ledger = || {
         let store =
-            CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience.clone());
+            CloudStorage::with_timeouts(BUCKET, Some(standin.url().parse().unwrap()), timeouts.clone());
         let nonces = Arc::clone(&nonces);
         Ledger::new(Arc::new(store), Arc::new(move || nonces.fetch_add(1, Ordering::Relaxed).to_string()))
     };
@@ -149,7 +149,7 @@ async fn compete(faults: Vec<Fault>) {
         async { tokio::join!(writer(ledger(), run.clone(), "one"), writer(ledger(), run.clone(), "two")) };
     let (one, two) =
         tokio::time::timeout(Duration::from_secs(30), both).await.expect("both writers have ended");
-    standin.heal();
+    standin.clear_faults();
     // Without faults, the default timeouts are sufficient.
     let healed = CloudStorage::new(BUCKET, Some(standin.url().parse().unwrap()));
     let loaded = Ledger::new(Arc::new(healed), Arc::new(String::new)).load(&run).await.unwrap();

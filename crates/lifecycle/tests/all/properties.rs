@@ -19,16 +19,17 @@ fn noise() -> impl Strategy<Value = Noise> {
         Just(Workflow { locate: Some(Locate::default()), ..with_checks(&["", "a", ""]) }),
     ];
     // Without a sequence of expected facts, a run with several checks would not advance.
-    let expected = prop::collection::vec((0..happy().len() - 1, 0..3u16), 0..40).prop_map(|picks| {
-        let at = |fact: &Fact| every_fact().iter().position(|other| other == fact).expect("a known fact");
-        let (facts, mut picks) = (happy(), picks);
-        picks.sort_by_key(|(fact, check)| if *fact < 4 { (0, *fact) } else { (1 + check, *fact) });
-        let fact = |(fact, check): (usize, u16)| {
-            let check = CheckIndex(if fact < 4 { 0 } else { check });
-            (at(&facts[fact]), Attempt::first_of(check), 0u64)
-        };
-        picks.into_iter().map(fact).collect::<Vec<_>>()
-    });
+    let expected =
+        prop::collection::vec((0..successful_facts().len() - 1, 0..3u16), 0..40).prop_map(|picks| {
+            let at = |fact: &Fact| every_fact().iter().position(|other| other == fact).expect("a known fact");
+            let (facts, mut picks) = (successful_facts(), picks);
+            picks.sort_by_key(|(fact, check)| if *fact < 4 { (0, *fact) } else { (1 + check, *fact) });
+            let fact = |(fact, check): (usize, u16)| {
+                let check = CheckIndex(if fact < 4 { 0 } else { check });
+                (at(&facts[fact]), Attempt::first_of(check), 0u64)
+            };
+            picks.into_iter().map(fact).collect::<Vec<_>>()
+        });
     (workflow, expected, facts).prop_map(|(workflow, expected, facts)| Noise {
         workflow,
         facts: expected.into_iter().chain(facts).collect(),
@@ -41,18 +42,18 @@ struct Noise {
     facts: Vec<(usize, Attempt, u64)>,
 }
 
-fn drive(noise: &Noise) -> Book {
+fn drive(noise: &Noise) -> TestLedger {
     let facts = every_fact();
-    let mut book = Book::open(noise.workflow.clone());
+    let mut ledger = TestLedger::open(noise.workflow.clone());
     for (fact, attempt, seconds) in &noise.facts {
-        book.tick(*seconds);
+        ledger.tick(*seconds);
         let fact = match &facts[*fact] {
-            Fact::ClusterDeleted(_) => deleted(book.now),
+            Fact::ClusterDeleted(_) => deleted(ledger.now),
             fact => fact.clone(),
         };
-        book.feed_at(*attempt, fact);
+        ledger.feed_at(*attempt, fact);
     }
-    book
+    ledger
 }
 
 proptest! {
@@ -60,32 +61,32 @@ proptest! {
 
     #[test]
     fn any_order_of_the_facts_of_one_attempt_folds_to_the_same_state(
-        order in Just((0..happy().len() - 1).collect::<Vec<_>>()).prop_shuffle()
+        order in Just((0..successful_facts().len() - 1).collect::<Vec<_>>()).prop_shuffle()
     ) {
-        let facts = happy();
+        let facts = successful_facts();
         let (gone, work) = facts.split_last().unwrap();
-        let mut in_order = Book::open(workflow());
-        let mut shuffled = Book::open(workflow());
+        let mut in_order = TestLedger::open(workflow());
+        let mut shuffled = TestLedger::open(workflow());
         for fact in work {
-            in_order.feed(1, fact.clone());
+            in_order.deliver(1, fact.clone());
         }
         for index in order {
-            shuffled.feed(1, work[index].clone());
+            shuffled.deliver(1, work[index].clone());
         }
-        // A cluster's deletion can be confirmed only after it existed.
-        in_order.feed(1, gone.clone());
-        shuffled.feed(1, gone.clone());
+        // The deletion can be confirmed only for a cluster that was created.
+        in_order.deliver(1, gone.clone());
+        shuffled.deliver(1, gone.clone());
         prop_assert_eq!(in_order.state, shuffled.state);
     }
 
     #[test]
-    fn duplicated_facts_fold_to_the_same_state(copies in prop::collection::vec(1..4usize, happy().len())) {
-        let mut once = Book::open(workflow());
-        let mut often = Book::open(workflow());
-        for (fact, copies) in happy().into_iter().zip(copies) {
-            once.feed(1, fact.clone());
+    fn duplicated_facts_fold_to_the_same_state(copies in prop::collection::vec(1..4usize, successful_facts().len())) {
+        let mut once = TestLedger::open(workflow());
+        let mut often = TestLedger::open(workflow());
+        for (fact, copies) in successful_facts().into_iter().zip(copies) {
+            once.deliver(1, fact.clone());
             for _ in 0..copies {
-                often.feed(1, fact.clone());
+                often.deliver(1, fact.clone());
             }
         }
         prop_assert_eq!(&once.records, &often.records);
@@ -94,62 +95,62 @@ proptest! {
 
     #[test]
     fn no_fact_causes_a_panic_and_a_replay_results_in_the_same_state(noise in noise()) {
-        let book = drive(&noise);
-        let folded = fold(&book.records).unwrap();
-        prop_assert_eq!(&folded, &book.state);
-        let text = serde_json::to_string(&book.records).unwrap();
+        let ledger = drive(&noise);
+        let folded = fold(&ledger.records).unwrap();
+        prop_assert_eq!(&folded, &ledger.state);
+        let text = serde_json::to_string(&ledger.records).unwrap();
         let read: Vec<Record> = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(fold(&read).unwrap(), book.state);
+        prop_assert_eq!(fold(&read).unwrap(), ledger.state);
     }
 
     #[test]
     fn an_unfinished_run_has_a_pending_command_or_a_wake_time(noise in noise()) {
-        let book = drive(&noise);
-        let idle = book.owes().is_empty();
-        let waits = wake(&book.state, book.now).is_some();
-        let done = book.state.closed.is_some() && book.state.leases_returned();
-        prop_assert!(!idle || waits || done, "{:#?}", book.state);
-        prop_assert!(!(done && (!idle || waits)) || book.state.abandoned().next().is_some());
+        let ledger = drive(&noise);
+        let idle = ledger.owes().is_empty();
+        let waits = wake(&ledger.state, ledger.now).is_some();
+        let done = ledger.state.closed.is_some() && ledger.state.leases_returned();
+        prop_assert!(!idle || waits || done, "{:#?}", ledger.state);
+        prop_assert!(!(done && (!idle || waits)) || ledger.state.abandoned().next().is_some());
     }
 
     #[test]
     fn an_undisturbed_run_always_closes(noise in noise()) {
-        let mut book = drive(&noise);
+        let mut ledger = drive(&noise);
         // The workers confirm teardowns and send no other facts.
         for _ in 0..200 {
-            for owed in book.owes() {
+            for owed in ledger.owes() {
                 let attempt: Attempt = owed.split('.').nth(1).unwrap().parse().unwrap();
                 match owed.split('.').next().unwrap() {
-                    "cluster" if owed.ends_with("delete") => book.feed_at(attempt, deleted(book.now)),
+                    "cluster" if owed.ends_with("delete") => ledger.feed_at(attempt, deleted(ledger.now)),
                     "image" if owed.ends_with("cancel") => {
-                        book.feed_at(attempt, Fact::ImageFailed(failure(Class::Cancelled)))
+                        ledger.feed_at(attempt, Fact::ImageFailed(failure(Class::Cancelled)))
                     }
                     "job" if owed.ends_with("cancel") => {
-                        book.feed_at(attempt, Fact::JobFailed(failure(Class::Cancelled)))
+                        ledger.feed_at(attempt, Fact::JobFailed(failure(Class::Cancelled)))
                     }
                     "locate" if owed.ends_with("cancel") => {
-                        book.feed_at(attempt, Fact::NodesFailed(failure(Class::Cancelled)))
+                        ledger.feed_at(attempt, Fact::NodesFailed(failure(Class::Cancelled)))
                     }
                     _ => None,
                 };
             }
-            book.tick(3600);
+            ledger.tick(3600);
         }
-        prop_assert!(book.state.closed.is_some(), "owes {:?}", book.owes());
-        prop_assert!(book.state.leases_returned());
-        prop_assert_eq!(book.owes(), Vec::<String>::new());
+        prop_assert!(ledger.state.closed.is_some(), "owes {:?}", ledger.owes());
+        prop_assert!(ledger.state.leases_returned());
+        prop_assert_eq!(ledger.owes(), Vec::<String>::new());
     }
 
     #[test]
     fn a_lease_is_never_lost_or_duplicated(noise in noise()) {
-        let book = drive(&noise);
+        let ledger = drive(&noise);
         // At most one cluster is requested at a time: that of the current attempt.
-        let wanted = book.state.leases.keys().filter(|attempt| book.state.needs_lease(**attempt)).count();
+        let wanted = ledger.state.leases.keys().filter(|attempt| ledger.state.needs_lease(**attempt)).count();
         prop_assert!(wanted <= 1);
-        let start_owed = book.owes().iter().any(|owed| owed.starts_with("cluster") && owed.ends_with("start"));
+        let start_owed = ledger.owes().iter().any(|owed| owed.starts_with("cluster") && owed.ends_with("start"));
         if start_owed {
-            let others = book.state.leases.iter().filter(|(attempt, lease)| {
-                **attempt != book.state.attempt(Stage::Cluster) && lease.state != lifecycle::LeaseState::Returned
+            let others = ledger.state.leases.iter().filter(|(attempt, lease)| {
+                **attempt != ledger.state.attempt(Stage::Cluster) && lease.state != lifecycle::LeaseState::Returned
             });
             prop_assert_eq!(others.count(), 0, "a second cluster would be requested");
         }

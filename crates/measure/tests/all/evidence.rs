@@ -227,7 +227,8 @@ fn lost_lines_of_the_kernel_log_are_missing_evidence() {
     let text = "kernel log during the job: its ring buffer was overwritten: the oldest line ([ 107.0]) is newer than the newest line \
                 before the job ([ 105.0])";
     assert_eq!((gaps(&overwritten), overwritten.findings.len()), (vec![text.to_owned()], 4));
-    // More faults than are printed: in `many` the printed faults include faults from before the job, in `cut` they do not.
+    // Both logs have more faults than are printed. The printed faults of `many` begin before the job, so all faults during the job are
+    // known; those of `cut` begin during the job.
     let many = probed(&lines(100, 1300), &lines(100, 1310));
     assert_eq!((gaps(&many), many.findings.len()), (vec![], 10));
     let cut = probed(&lines(100, 102), &lines(100, 1310));

@@ -31,7 +31,10 @@ pub(crate) fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)
                 r#""(ms|tflops)": [\d.]{15,}(?<digits>\d)\b"#,
                 "the last digit exceeds the precision of a floating-point number: the value is equal",
             ),
-            (r"^(built_cuda_arch|compute_cap)=.*", "a property of the device, whose name is read"),
+            (
+                r"^(built_cuda_arch|compute_cap)=.*",
+                "a property of the device; the name of the device is read",
+            ),
             (r"^(window_seconds|gemm_iterations)=.*", SETTING),
             (r"^total_kernel_ms=.*", DERIVED),
             (r"^max_abs_\w+=.*", "depends on the shape; the relative error is read"),

@@ -108,8 +108,8 @@ fn the_units_of_the_registry_and_of_the_samples_are_known() {
     }
 }
 
-/// Category and severity of an error of DCGM 4, with the severity of its finding: C configuration, H hardware, S software,
-/// U unknown. Columns: `error_severity` 1 to 6.
+/// Severity of the finding for each error category of DCGM 4. The letters are for `error_severity` 1 to 6: C configuration, H hardware,
+/// S software, U unknown.
 #[test]
 fn findings_of_dcgm_have_the_severity_of_their_category() {
     let expected = |category: u32| match category {

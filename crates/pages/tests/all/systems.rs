@@ -33,7 +33,7 @@ async fn ten_nights() -> Router {
 }
 
 #[tokio::test]
-async fn the_page_of_a_system_has_its_values_changes_and_runs() {
+async fn a_system_page_shows_values_and_changes_and_runs() {
     let pages = ten_nights().await;
     let (status, policy, page) = get(&pages, "/systems/nightly").await;
     let page = page.replace("&#x2f;", "/");

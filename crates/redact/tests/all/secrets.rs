@@ -15,7 +15,7 @@ fn rules() -> Arc<Rules> {
     RULES.clone()
 }
 
-fn told(rules: &Arc<Rules>, chunks: &[&[u8]]) -> (Vec<u8>, Tally) {
+fn redacted(rules: &Arc<Rules>, chunks: &[&[u8]]) -> (Vec<u8>, Tally) {
     let (mut redactor, mut out) = (Redactor::new(Arc::clone(rules)), Vec::new());
     chunks.iter().for_each(|chunk| redactor.push(chunk, &mut out));
     let tally = redactor.finish(&mut out);
@@ -23,7 +23,7 @@ fn told(rules: &Arc<Rules>, chunks: &[&[u8]]) -> (Vec<u8>, Tally) {
 }
 
 fn clean(text: &str) -> String {
-    String::from_utf8(told(&rules(), &[text.as_bytes()]).0).unwrap()
+    String::from_utf8(redacted(&rules(), &[text.as_bytes()]).0).unwrap()
 }
 
 /// Split, so that secret scanners do not report them.
@@ -180,7 +180,7 @@ fn known_values_are_removed_in_every_encoding() {
         texts.push(url);
     }
     for text in texts {
-        let (out, tally) = told(&rules(), &[b"x ", text.as_bytes(), b" y"]);
+        let (out, tally) = redacted(&rules(), &[b"x ", text.as_bytes(), b" y"]);
         let out = String::from_utf8(out).unwrap();
         assert!(out.contains("[redacted:known-value]"), "{text:?} became {out:?}");
         assert_eq!(tally.by_kind().get("known-value"), Some(&1), "{text:?}");
@@ -354,7 +354,7 @@ fn logs_without_secrets_pass_unchanged() {
     let rules = rules();
     for path in &found {
         let log = std::fs::read(path).unwrap();
-        let (out, tally) = told(&rules, &[&log]);
+        let (out, tally) = redacted(&rules, &[&log]);
         let read = |log: &[u8]| nccl::read(log).unwrap();
         assert_eq!(read(&out), read(&log), "{}", path.display());
         let json = log.trim_ascii_start().starts_with(b"{");
@@ -411,15 +411,15 @@ proptest! {
     #[test]
     fn the_chunks_of_the_stream_do_not_affect_the_result(text in pieces(), cuts in proptest::collection::vec(0usize..1200, 0..12), single in any::<bool>()) {
         let rules = rules();
-        let whole = told(&rules, &[&text]);
+        let whole = redacted(&rules, &[&text]);
         let mut cuts: Vec<_> = if single { (0..text.len()).collect() } else { cuts };
         cuts.retain(|cut| *cut < text.len());
         cuts.sort_unstable();
         cuts.insert(0, 0);
         cuts.push(text.len());
         let chunks: Vec<_> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
-        prop_assert_eq!(&told(&rules, &chunks), &whole);
-        let again = told(&rules, &[&whole.0]).0;
+        prop_assert_eq!(&redacted(&rules, &chunks), &whole);
+        let again = redacted(&rules, &[&whole.0]).0;
         prop_assert!(memchr::memmem::find(&again, b"swordfish-1").is_none());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::metric::{Better, Metric, Subject};
 
 use crate::{
-    Story,
+    ReportInput,
     markdown::escape::cell,
     metrics::{name_with_labels, number},
     text,
@@ -36,18 +36,18 @@ struct HandoverDevice {
 pub(super) struct HandoverDevices(BTreeMap<Place, HandoverDevice>);
 
 impl HandoverDevices {
-    pub(super) fn of(stories: &[Story<'_>]) -> Self {
+    pub(super) fn of(inputs: &[ReportInput<'_>]) -> Self {
         let mut all = Self(BTreeMap::new());
         // Read the evidence before the logs: the serial number, bus id and index of each GPU identify the devices of
         // the logs.
-        for reading in stories.iter().flat_map(|story| readings(story)) {
+        for reading in inputs.iter().flat_map(|input| readings(input)) {
             for gpu in reading.evidence.iter().flat_map(|node| &node.gpus) {
                 all.add(&gpu.subject);
             }
         }
-        for story in stories {
-            let check = name_of(story);
-            for reading in readings(story) {
+        for input in inputs {
+            let check = name_of(input);
+            for reading in readings(input) {
                 for gpu in &reading.gpus {
                     if let Some(device) = all.add(&gpu.subject) {
                         device.name.extend(gpu.name.clone());

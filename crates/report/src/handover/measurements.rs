@@ -3,7 +3,7 @@
 use model::{measurement::size, metric::Better};
 
 use crate::{
-    Story,
+    ReportInput,
     markdown::escape::cell,
     measured::{MeasuredSize, MeasuredTable, measured},
     metrics::{MetricSummary, name_with_labels, number, place, summaries_of},
@@ -16,11 +16,11 @@ use super::name_of;
 const METRICS: usize = 200;
 
 /// The bandwidths of all tables, and the metrics of all other programs.
-pub(super) fn write(out: &mut String, stories: &[Story<'_>]) {
+pub(super) fn write(out: &mut String, inputs: &[ReportInput<'_>]) {
     *out += "\n## Measured\n";
     let tables: Vec<_> =
-        stories.iter().flat_map(|story| measured(story).map(move |table| (story, table))).collect();
-    let metrics: Vec<_> = stories.iter().map(|story| (story, summaries_of(story))).collect();
+        inputs.iter().flat_map(|input| measured(input).map(move |table| (input, table))).collect();
+    let metrics: Vec<_> = inputs.iter().map(|input| (input, summaries_of(input))).collect();
     let is_empty = |metrics: &[MetricSummary]| metrics.is_empty();
     if tables.is_empty() && metrics.iter().all(|(_, metrics)| is_empty(metrics)) {
         *out += "\nNo measurement was recorded.\n";
@@ -29,18 +29,18 @@ pub(super) fn write(out: &mut String, stories: &[Story<'_>]) {
     if !tables.is_empty() {
         *out += "\n| check | collective | ranks | sizes | bus bandwidth at the largest size, GB/s | highest, GB/s | wrong elements |\n\
                  |---|---|---|---|---|---|---|\n";
-        for (story, table) in &tables {
-            *out += &bandwidth(&name_of(story), table);
+        for (input, table) in &tables {
+            *out += &bandwidth(&name_of(input), table);
         }
     }
     if metrics.iter().all(|(_, metrics)| is_empty(metrics)) {
         return;
     }
     let (mut rows, mut omitted) = (String::new(), Vec::new());
-    for (story, metrics) in &metrics {
-        let check = name_of(story);
+    for (input, metrics) in &metrics {
+        let check = name_of(input);
         let measured = metrics.iter().filter(|it| it.values > 0);
-        let is_judged = |it: &&MetricSummary| it.better != Better::None || is_bounded(story, it);
+        let is_judged = |it: &&MetricSummary| it.better != Better::None || is_bounded(input, it);
         let (judged, evidence): (Vec<_>, Vec<_>) = measured.partition(is_judged);
         for metric in judged.iter().take(METRICS) {
             rows += &row(&check, metric);
@@ -67,8 +67,8 @@ pub(super) fn write(out: &mut String, stories: &[Story<'_>]) {
 }
 
 /// Whether the criteria of the check bound the metric: a floor or ceiling needs no direction of improvement.
-fn is_bounded(story: &Story<'_>, metric: &MetricSummary) -> bool {
-    let benchmark = story.run.and_then(|run| run.state.workflow.benchmark_of(run.shown_check()));
+fn is_bounded(input: &ReportInput<'_>, metric: &MetricSummary) -> bool {
+    let benchmark = input.run.and_then(|run| run.state.workflow.benchmark_of(run.shown_check()));
     benchmark.is_some_and(|benchmark| {
         let criteria = benchmark.criteria.metrics.iter();
         criteria.filter(|it| it.bounds()).any(|it| it.selects(&metric.name, &metric.labels))

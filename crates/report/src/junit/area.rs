@@ -46,7 +46,7 @@ impl CheckArea {
                 reason.text.starts_with(words) || reason.text.contains(&format!(": {words}"))
             })
         };
-        let says = |words: &str| reason.text.contains(words);
+        let contains = |words: &str| reason.text.contains(words);
         match reason.code.as_str() {
             "RIGHT_NETWORK" | "WRONG_NETWORK" | "NETWORK_UNKNOWN" => Self::Network,
             "ABOVE_FLOOR" | "BELOW_FLOOR" => Self::Floors,
@@ -56,9 +56,9 @@ impl CheckArea {
             | "OUTLIERS_LEFT_OUT" => Self::Baseline(None),
             "BELOW_BASELINE" => Self::Baseline(region()),
             "DRIFTED" => Self::History,
-            "DIP" | "NOT_MEASURED" if says("the reference's") => Self::Reference(None),
+            "DIP" | "NOT_MEASURED" if contains("the reference's") => Self::Reference(None),
             "DIP" => Self::Baseline(None),
-            "NOT_MEASURED" if says("the baseline's") => Self::Baseline(None),
+            "NOT_MEASURED" if contains("the baseline's") => Self::Baseline(None),
             "NOT_MEASURED" => Self::Floors,
             _ => Self::Sanity,
         }

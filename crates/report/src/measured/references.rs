@@ -15,7 +15,7 @@ use verdict::{
 };
 
 use super::Placed;
-use crate::{LogStory, Story};
+use crate::{ReportInput, ReportedLog};
 
 /// The baseline's values for one placement of one size.
 pub struct Expected {
@@ -38,7 +38,7 @@ type SizePosition<'a> = (u64, &'a str, Option<&'a str>, bool);
 
 /// All references and bounds of a table.
 #[derive(Clone)]
-pub struct Against<'a> {
+pub struct TableReferences<'a> {
     floors: Vec<Floor>,
     /// The matching reference, with the region of each point.
     reference: Option<(Cow<'a, Reference>, Rc<Vec<Region>>)>,
@@ -48,19 +48,19 @@ pub struct Against<'a> {
     noise: [f64; 3],
 }
 
-impl<'a> Against<'a> {
+impl<'a> TableReferences<'a> {
     /// References and bounds of a log. If the log has several tables, it is unknown which of them was requested, so no bound applies.
-    pub fn of(story: &Story<'a>, log: &LogStory<'a>) -> Self {
-        let criteria = story.standard.criteria;
+    pub fn of(input: &ReportInput<'a>, log: &ReportedLog<'a>) -> Self {
+        let criteria = input.standard.criteria;
         let alone = match log.reading.tables.as_slice() {
             // One rank has no bus bandwidth to compare.
             [table] => Some(table).filter(|table| !one_rank(table)),
             _ => None,
         };
         let bounds =
-            alone.zip(criteria).map(|(table, it)| Bounds::of(&JudgedTable::of(table, story.requested()), it));
+            alone.zip(criteria).map(|(table, it)| Bounds::of(&JudgedTable::of(table, input.requested()), it));
         let Bounds { floors, reference, .. } = bounds.unwrap_or_default();
-        let baseline = alone.and_then(|_| story.baseline(log));
+        let baseline = alone.and_then(|_| input.baseline(log));
         let points = baseline.map_or(&[][..], |baseline| &baseline.points);
         let key = |point: &'a BaselinePoint| {
             let key = &point.key;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    Story,
+    ReportInput,
     history::percent,
     measured::{self, MeasuredSize, MeasuredTable, Placed},
     plot::{Canvas, CurvePlot, curve},
@@ -58,17 +58,17 @@ struct Figure {
 }
 
 /// The tables to show, and the number of omitted tables. The worst logs come first.
-pub fn figures(story: &Story<'_>) -> (Vec<TableFigures>, usize) {
-    let several = story.logs.len() > 1;
-    let all: usize = story.logs.iter().map(|log| log.reading.tables.len()).sum();
-    let logs: Vec<_> = match several && story.run.is_none() {
-        true => summary::groups(story).into_iter().flat_map(|group| group.logs).map(|log| log.log).collect(),
-        false => story.logs.clone(),
+pub fn figures(input: &ReportInput<'_>) -> (Vec<TableFigures>, usize) {
+    let several = input.logs.len() > 1;
+    let all: usize = input.logs.iter().map(|log| log.reading.tables.len()).sum();
+    let logs: Vec<_> = match several && input.run.is_none() {
+        true => summary::groups(input).into_iter().flat_map(|group| group.logs).map(|log| log.log).collect(),
+        false => input.logs.clone(),
     };
     let most = if several { TOGETHER } else { TABLES };
     let rows = if all > TABLES && several { ROWS / 2 } else { ROWS };
     let tables =
-        logs.iter().take(TOGETHER).flat_map(|log| measured::tables(story, log).take(TABLES)).take(most);
+        logs.iter().take(TOGETHER).flat_map(|log| measured::tables(input, log).take(TABLES)).take(most);
     let shown: Vec<_> = tables.map(|table| of_table(&table, several, rows)).collect();
     let more = all - shown.len();
     (shown, more)
@@ -76,18 +76,18 @@ pub fn figures(story: &Story<'_>) -> (Vec<TableFigures>, usize) {
 
 fn of_table(measured: &MeasuredTable<'_>, named: bool, most: usize) -> TableFigures {
     let rows = &measured.rows[..measured.rows.len().min(most)];
-    let against = &measured.against;
-    let of = CurvePlot { rows, against };
+    let references = &measured.references;
+    let of = CurvePlot { rows, references };
     let draw = |canvas| curve(of, canvas);
     TableFigures {
         source: named.then(|| measured.source.to_owned()),
         caption: measured::caption(measured.table),
         average: measured.table.average_busbw.map(figure),
         drawing: Drawing::of("Bus bandwidth by message size", described(measured, rows), Canvas::WIDE, draw),
-        floors: !against.floors().is_empty() && rows.iter().any(|row| row.floor.is_some()),
-        reference: against.reference().map(|reference| reference.source.clone()),
-        baseline: against.baseline().is_some(),
-        rows: rows.iter().map(|row| cells(row, against.baseline().is_some())).collect(),
+        floors: !references.floors().is_empty() && rows.iter().any(|row| row.floor.is_some()),
+        reference: references.reference().map(|reference| reference.source.clone()),
+        baseline: references.baseline().is_some(),
+        rows: rows.iter().map(|row| cells(row, references.baseline().is_some())).collect(),
         more_rows: measured.rows.len() - rows.len(),
     }
 }
@@ -106,15 +106,18 @@ fn described(measured: &MeasuredTable<'_>, rows: &[MeasuredSize<'_>]) -> String 
         ends("In place", |row| row.in_place.as_ref()),
     ];
     let mut words: Vec<_> = lines.into_iter().flatten().collect();
-    let against = &measured.against;
-    if !against.floors().is_empty() {
-        let floors = text::count(against.floors().len() as u64, "floor");
+    let references = &measured.references;
+    if !references.floors().is_empty() {
+        let floors = text::count(references.floors().len() as u64, "floor");
         words.push(format!("{floors} of the criteria as bars."));
     }
     for what in ["reference", "baseline"] {
         let below = rows.iter().filter(|row| row.is_below(what)).count() as u64;
-        let there =
-            if what == "baseline" { against.baseline().is_some() } else { against.reference().is_some() };
+        let there = if what == "baseline" {
+            references.baseline().is_some()
+        } else {
+            references.reference().is_some()
+        };
         words.extend(there.then(|| format!("{} below the {what}.", text::count(below, "size"))));
     }
     words.push("The table below has every figure.".to_owned());

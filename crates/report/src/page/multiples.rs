@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::{
-    Story,
+    ReportInput,
     findings::Tone,
     measured::{self, MeasuredTable},
     summary, text,
@@ -47,15 +47,15 @@ struct Multiple {
 
 impl Multiples {
     /// `None` unless at least two logs have curves.
-    pub fn of(story: &Story<'_>) -> Option<Self> {
-        if story.run.is_some() || story.logs.len() < 2 {
+    pub fn of(input: &ReportInput<'_>) -> Option<Self> {
+        if input.run.is_some() || input.logs.len() < 2 {
             return None;
         }
-        let (groups, folder) = (summary::groups(story), summary::common_folder(story));
+        let (groups, folder) = (summary::groups(input), summary::common_folder(input));
         let logs: Vec<_> = groups.iter().flat_map(|group| &group.logs).collect();
         let mut curves: Vec<_> = logs
             .iter()
-            .filter_map(|log| Some((*log, measured::tables(story, &log.log).next()?)))
+            .filter_map(|log| Some((*log, measured::tables(input, &log.log).next()?)))
             .filter(|(_, table)| points(table).next().is_some())
             .collect();
         let more = curves.len().saturating_sub(CURVES);
@@ -63,7 +63,7 @@ impl Multiples {
         let all = || curves.iter().flat_map(|(_, table)| points(table));
         let smallest = all().map(|(size, _)| size).min()?;
         let largest = all().map(|(size, _)| size).max()?;
-        let bands = curves.iter().flat_map(|(_, table)| table.against.band()).map(|band| band.busbw[1]);
+        let bands = curves.iter().flat_map(|(_, table)| table.references.band()).map(|band| band.busbw[1]);
         let highest = all().map(|(_, busbw)| busbw).chain(bands).filter(|busbw| *busbw < ABSURD);
         let axes = CommonAxes { smallest, largest, highest: highest.fold(1e-3, f64::max) };
         let one = |(log, table): &(&summary::LogSummary<'_>, MeasuredTable<'_>)| {
@@ -139,7 +139,7 @@ impl CommonAxes {
     }
 
     fn band(&self, table: &MeasuredTable<'_>) -> String {
-        let band = table.against.band();
+        let band = table.references.band();
         let inside = |size: u64| (self.smallest..=self.largest).contains(&size);
         let upper = band.iter().map(|at| (at.size_bytes, at.busbw[1]));
         let lower = band.iter().rev().map(|at| (at.size_bytes, at.busbw[0]));

@@ -8,9 +8,10 @@ use super::{
     multiples::Multiples,
 };
 use crate::{
-    LogStory, RunStory, Story,
+    ReportInput, ReportedLog, ReportedRun,
     checks::{self, CheckLine},
     evidence::{self, DiagnosisText},
+    fact_texts,
     facts::{self, NamedValue},
     findings::{self, ReportNote, Tone},
     fingerprint::{self, Field},
@@ -23,7 +24,6 @@ use crate::{
     summary::{self, LogSummary},
     text,
     timeline::timeline,
-    words,
 };
 
 /// Maximum number of reasons visible initially.
@@ -65,9 +65,9 @@ pub struct PageData<'a> {
     /// Duration and end of a soak.
     soak: Option<String>,
     rounds: Option<RoundsSection>,
-    reasons: Vec<Because>,
+    reasons: Vec<ReasonLine>,
     /// Reasons that are collapsed initially.
-    other_reasons: Vec<Because>,
+    other_reasons: Vec<ReasonLine>,
     more_reasons: usize,
     notes: Vec<ReportNote>,
     diagnoses: Vec<DiagnosisText>,
@@ -100,7 +100,7 @@ pub struct PageData<'a> {
 }
 
 #[derive(Serialize)]
-struct Because {
+struct ReasonLine {
     tone: Tone,
     code: String,
     text: String,
@@ -150,65 +150,65 @@ struct TimelineRow {
 }
 
 impl<'a> PageData<'a> {
-    pub fn of(story: &Story<'a>) -> Self {
-        let (about, requested) = about(story);
-        let headline = findings::headline(story);
-        let reasons = findings::merged(findings::reasons(story));
-        let judgement = story.whole();
+    pub fn of(input: &ReportInput<'a>) -> Self {
+        let (about, requested) = about(input);
+        let headline = findings::headline(input);
+        let reasons = findings::merged(findings::reasons(input));
+        let judgement = input.whole();
         let (diagnoses, more_diagnoses) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
         let (suspects, more_suspects) = evidence::suspects(judgement, SUSPECTS);
-        let (tables, more_tables) = figures(story);
-        let fingerprint = fingerprint::fields(story);
-        let run = story.run;
+        let (tables, more_tables) = figures(input);
+        let fingerprint = fingerprint::fields(input);
+        let run = input.run;
         let (stages, unreached) = run.map_or_else(Default::default, |run| stages(&run));
         let records = run.map_or(&[][..], |run| run.records);
-        let several = story.run.is_none() && story.logs.len() > 1;
-        let logs = if several { &story.logs[..] } else { &[] };
+        let several = input.run.is_none() && input.logs.len() > 1;
+        let logs = if several { &input.logs[..] } else { &[] };
         // The list of logs already shows the reason of each log.
-        let first = if several && !story.series { 0 } else { FIRST };
+        let first = if several && !input.series { 0 } else { FIRST };
         let suspects =
             suspects.into_iter().map(|(name, surely)| (name, format!("{:.0} %", 100.0 * surely))).collect();
-        let without_table = story.logs.iter().filter(|log| log.reading.format.is_none());
+        let without_table = input.logs.iter().filter(|log| log.reading.format.is_none());
         let nothing = without_table.filter_map(|log| {
             let nothing = measured::nothing(log.reading)?;
             Some(if several { format!("{}: {nothing}", log.name) } else { nothing })
         });
         Self {
-            title: story.title(),
+            title: input.title(),
             about,
             requested,
             tone: headline.tone,
             word: headline.word,
-            sentence: summary::sentence(story),
-            next: summary::next(story),
+            sentence: summary::sentence(input),
+            next: summary::next(input),
             checks: run.map_or_else(Vec::new, |run| checks::checks(&run)),
             soak: run.and_then(|run| rounds::progress(run.state)),
             rounds: run.and_then(|run| RoundsSection::of(&run)),
             reasons: reasons.iter().take(first).map(because).collect(),
             other_reasons: reasons.iter().take(REASONS).skip(first).map(because).collect(),
             more_reasons: reasons.len().saturating_sub(REASONS),
-            notes: findings::notes(story),
+            notes: findings::notes(input),
             diagnoses,
             more_diagnoses,
             suspects,
             more_suspects,
-            logs: log_lines(story, logs),
-            folder: if several { summary::common_folder(story) } else { "" },
-            multiples: Multiples::of(story),
+            logs: log_lines(input, logs),
+            folder: if several { summary::common_folder(input) } else { "" },
+            multiples: Multiples::of(input),
             more_logs: logs.len().saturating_sub(LOGS),
-            metrics: MetricsSection::of(story, METRICS, FINDINGS),
+            metrics: MetricsSection::of(input, METRICS, FINDINGS),
             nothing: nothing.take(NOTHING).collect(),
             tables,
             more_tables,
-            history: LevelHistory::of(story).map(|history| of_levels(&history)),
+            history: LevelHistory::of(input).map(|history| of_levels(&history)),
             changed: fingerprint.iter().any(|field| field.was.is_some()),
             fingerprint,
             stages,
             unreached,
-            costs: facts::costs(story),
-            details: facts::details(story),
+            costs: facts::costs(input),
+            details: facts::details(input),
             sizes: String::new(),
-            places: run.map_or_else(Vec::new, |run| words::places(run.places)),
+            places: run.map_or_else(Vec::new, |run| fact_texts::places(run.places)),
             ledger: records.iter().take(RECORDS).map(line).collect(),
             records: records.len(),
         }
@@ -225,9 +225,9 @@ impl<'a> PageData<'a> {
 }
 
 /// The parts of the subtitle: the text before the time of the request, this time (machine-readable and as text), and the text after it.
-fn about(story: &Story<'_>) -> (String, Option<(String, String, String)>) {
-    let about = words::about(story);
-    let Some(at) = story.run.map(|run| run.state.requested_at) else { return (about, None) };
+fn about(input: &ReportInput<'_>) -> (String, Option<(String, String, String)>) {
+    let about = fact_texts::about(input);
+    let Some(at) = input.run.map(|run| run.state.requested_at) else { return (about, None) };
     let shown = text::moment(at);
     match about.split_once(&shown) {
         Some((before, after)) => (before.to_owned(), Some((at.to_string(), shown, after.to_owned()))),
@@ -235,18 +235,18 @@ fn about(story: &Story<'_>) -> (String, Option<(String, String, String)>) {
     }
 }
 
-fn because(reason: &Reason) -> Because {
-    Because { tone: reason.weighs.into(), code: reason.code.clone(), text: reason.text.clone() }
+fn because(reason: &Reason) -> ReasonLine {
+    ReasonLine { tone: reason.weighs.into(), code: reason.code.clone(), text: reason.text.clone() }
 }
 
 /// The logs, worst first; the logs of a series in time order.
-fn log_lines<'a>(story: &Story<'a>, logs: &[LogStory<'a>]) -> Vec<LogLine<'a>> {
-    let summaries: Vec<_> = match story.series {
+fn log_lines<'a>(input: &ReportInput<'a>, logs: &[ReportedLog<'a>]) -> Vec<LogLine<'a>> {
+    let summaries: Vec<_> = match input.series {
         _ if logs.is_empty() => Vec::new(),
-        true => logs.iter().map(|log| LogSummary::of(story, log)).collect(),
-        false => summary::groups(story).into_iter().flat_map(|group| group.logs).collect(),
+        true => logs.iter().map(|log| LogSummary::of(input, log)).collect(),
+        false => summary::groups(input).into_iter().flat_map(|group| group.logs).collect(),
     };
-    let folder = summary::common_folder(story);
+    let folder = summary::common_folder(input);
     let line = |log: LogSummary<'a>| {
         let (tone, name) = (Tone::from(log.verdict), log.name(folder));
         let LogSummary { verdict, code, text, .. } = log;
@@ -268,7 +268,7 @@ fn of_levels(history: &LevelHistory) -> Levels {
     }
 }
 
-fn stages(run: &RunStory<'_>) -> (Vec<Bar>, Option<String>) {
+fn stages(run: &ReportedRun<'_>) -> (Vec<Bar>, Option<String>) {
     let lines = timeline(run.records);
     let unreached = findings::unreached(run.state, &lines);
     let head = if run.state.settled.is_some() { "not reached" } else { "to come" };
@@ -276,7 +276,7 @@ fn stages(run: &RunStory<'_>) -> (Vec<Bar>, Option<String>) {
     (bars(run, &lines), unreached)
 }
 
-fn bars(run: &RunStory<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
+fn bars(run: &ReportedRun<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
     let state = run.state;
     let whole = state.recorded_at.since(state.requested_at).0.as_secs_f64().max(1e-3);
     let percent = |at: model::Timestamp| at.since(state.requested_at).0.as_secs_f64() / whole * 100.0;
@@ -310,7 +310,7 @@ fn bars(run: &RunStory<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
 }
 
 fn line(record: &model::Record) -> TimelineRow {
-    let (what, detail) = words::entry(&record.entry);
+    let (what, detail) = fact_texts::entry(&record.entry);
     TimelineRow {
         seq: record.seq,
         at: record.recorded_at.to_string(),

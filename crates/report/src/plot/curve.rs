@@ -8,13 +8,13 @@ use super::{
     axis::{AxisFigures, Sizes},
     chart, drawable, ink, plot, series,
 };
-use crate::measured::{Against, MeasuredSize, Placed};
+use crate::measured::{MeasuredSize, Placed, TableReferences};
 
 /// Input of the chart.
 #[derive(Clone, Copy)]
 pub struct CurvePlot<'a> {
     pub rows: &'a [MeasuredSize<'a>],
-    pub against: &'a Against<'a>,
+    pub references: &'a TableReferences<'a>,
 }
 
 /// The chart. `None` without measurements.
@@ -25,12 +25,12 @@ pub fn curve(of: CurvePlot<'_>, canvas: Canvas) -> Option<Plot> {
     let out_of_place = points(of.rows, |row| row.out_of_place.as_ref());
     let in_place = points(of.rows, |row| row.in_place.as_ref());
     let shown = |(size, busbw): &(u64, f64)| inside(size) && drawable(*busbw);
-    let floors = of.against.floors().iter().map(|at| (at.size_bytes, at.busbw));
+    let floors = of.references.floors().iter().map(|at| (at.size_bytes, at.busbw));
     let floors: Vec<_> = floors.filter(shown).collect();
-    let reference = of.against.reference().map_or(&[][..], |reference| &reference.points);
+    let reference = of.references.reference().map_or(&[][..], |reference| &reference.points);
     let reference = reference.iter().map(|at| (at.size_bytes, at.busbw));
     let reference: Vec<_> = reference.filter(shown).collect();
-    let mut band = of.against.band();
+    let mut band = of.references.band();
     band.retain(|at| inside(&at.size_bytes) && at.busbw.iter().all(|busbw| drawable(*busbw)));
 
     let lines = [&out_of_place, &in_place, &floors, &reference];

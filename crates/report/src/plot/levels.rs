@@ -34,12 +34,12 @@ pub fn levels(history: &LevelHistory, canvas: Canvas) -> Option<Plot> {
             let bar = vec![(at as f64 - 0.5, ends.0), (at as f64 - 0.5, ends.1)];
             chart.draw_series([PathElement::new(bar, ink::CHANGE.stroke_width(2 * FINE))]).ok()?;
         }
-        let stretches = history.stretches.iter().map(|stretch| {
-            let level = percent(stretch.level);
-            let line = vec![(stretch.first as f64 - 0.5, level), (stretch.end as f64 - 0.5, level)];
+        let segments = history.segments.iter().map(|segment| {
+            let level = percent(segment.level);
+            let line = vec![(segment.first as f64 - 0.5, level), (segment.end as f64 - 0.5, level)];
             PathElement::new(line, ink::BAND.stroke_width(3 * FINE))
         });
-        chart.draw_series(stretches).ok()?;
+        chart.draw_series(segments).ok()?;
         let crowded = count as u32 * 12 > canvas.width;
         for (kind, colour, mark) in [
             (

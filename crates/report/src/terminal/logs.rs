@@ -7,7 +7,7 @@ use super::{
     text_report::{Paint, TextReport},
 };
 use crate::{
-    Story,
+    ReportInput,
     findings::Tone,
     summary::{self, LogSummary},
     text,
@@ -18,19 +18,19 @@ const FEWEST: usize = 30;
 
 /// Writes the logs by verdict and reason, worst first; the logs of a series in time order. Every log is listed, because readers would have
 /// to search for an omitted failed log by hand.
-pub fn write(text_report: &mut TextReport, story: &Story<'_>) {
-    let names = LogNames::of(story, text_report.width());
+pub fn write(text_report: &mut TextReport, input: &ReportInput<'_>) {
+    let names = LogNames::of(input, text_report.width());
     if !names.folder.is_empty() {
         text_report.painted(Paint::Dim, &format!("in {}", names.folder));
     }
-    if story.series {
+    if input.series {
         text_report.gap();
-        for log in &story.logs {
-            line(text_report, &names, &LogSummary::of(story, log));
+        for log in &input.logs {
+            line(text_report, &names, &LogSummary::of(input, log));
         }
         return;
     }
-    for group in summary::groups(story) {
+    for group in summary::groups(input) {
         text_report.gap();
         let count = text::count(group.logs.len() as u64, "log");
         let head = match group.verdict {
@@ -38,7 +38,7 @@ pub fn write(text_report: &mut TextReport, story: &Story<'_>) {
             _ => format!("{}: {count}", group.code),
         };
         text_report.painted(Tone::from(group.verdict).into(), &head);
-        let action = summary::action(story, group.code).filter(|_| group.verdict != Verdict::Pass);
+        let action = summary::action(input, group.code).filter(|_| group.verdict != Verdict::Pass);
         if let Some(action) = action {
             text_report.paragraph((Paint::Dim, "  next: "), &action, NOTE);
         }
@@ -67,9 +67,9 @@ struct LogNames {
 }
 
 impl LogNames {
-    fn of(story: &Story<'_>, columns: usize) -> Self {
-        let names = Self { folder: summary::common_folder(story).to_owned(), width: 0 };
-        let longest = story.logs.iter().map(|log| text::line(&names.short(log.name)).chars().count()).max();
+    fn of(input: &ReportInput<'_>, columns: usize) -> Self {
+        let names = Self { folder: summary::common_folder(input).to_owned(), width: 0 };
+        let longest = input.logs.iter().map(|log| text::line(&names.short(log.name)).chars().count()).max();
         let width = longest.unwrap_or(0).min(columns.saturating_sub(FEWEST + 6).min(columns * 2 / 3));
         Self { width, ..names }
     }

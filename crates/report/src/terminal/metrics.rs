@@ -1,11 +1,11 @@
 //! Metrics and findings, one line each.
 
 use super::{
-    NOTE, elsewhere,
+    NOTE, addresses,
     text_report::{Paint, TextReport},
 };
 use crate::{
-    Story,
+    ReportInput,
     findings::Tone,
     metrics::{MetricsSection, ShownMetric},
     text,
@@ -19,9 +19,9 @@ const NAME: usize = 40;
 const SUBJECT: usize = 12;
 
 /// Writes the section within `room` rows, if a log has metrics or findings.
-pub fn write(text_report: &mut TextReport, story: &Story<'_>, room: usize) {
+pub fn write(text_report: &mut TextReport, input: &ReportInput<'_>, room: usize) {
     // Findings and metrics share the rows; few findings leave more of them for metrics.
-    let Some(all) = MetricsSection::of(story, room, FINDINGS.min(room / 2)) else { return };
+    let Some(all) = MetricsSection::of(input, room, FINDINGS.min(room / 2)) else { return };
     let findings = all.findings.len() + usize::from(all.more_findings > 0);
     let rows = room.saturating_sub(findings).max(room / 2);
     let more = all.more_rows + all.rows.len().saturating_sub(rows);
@@ -32,7 +32,7 @@ pub fn write(text_report: &mut TextReport, story: &Story<'_>, room: usize) {
     table(text_report, &all.rows[..all.rows.len().min(rows)]);
     if more > 0 {
         let more = text::count(more as u64, "more metric");
-        text_report.line(&[(Paint::Dim, &format!("  {more}{}", elsewhere(story)))]);
+        text_report.line(&[(Paint::Dim, &format!("  {more}{}", addresses(input)))]);
     }
     for line in &all.unmeasured {
         text_report.paragraph((Paint::Dim, "  "), line, NOTE);
@@ -44,7 +44,7 @@ pub fn write(text_report: &mut TextReport, story: &Story<'_>, room: usize) {
     }
     if all.more_findings > 0 {
         let more = text::count(all.more_findings as u64, "more finding");
-        text_report.line(&[(Paint::Dim, &format!("  {more}{}", elsewhere(story)))]);
+        text_report.line(&[(Paint::Dim, &format!("  {more}{}", addresses(input)))]);
     }
 }
 

@@ -63,8 +63,8 @@ pub fn write(text_report: &mut TextReport, measured: &MeasuredTable<'_>, room: u
         wrong: true,
         is_right: rows.iter().all(|row| row.wrong == Some(0)),
         both: true,
-        baseline: measured.against.baseline().is_some(),
-        reference: measured.against.reference().is_some(),
+        baseline: measured.references.baseline().is_some(),
+        reference: measured.references.reference().is_some(),
         floors: rows.iter().any(|row| row.floor.is_some()),
     };
     let (table, paints) = loop {

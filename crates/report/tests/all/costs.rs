@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::logs::{Logs, bad};
 use model::Reason;
-use report::{Story, Style, csv, html, junit, markdown, terminal};
+use report::{ReportInput, Style, csv, html, junit, markdown, terminal};
 use verdict::{
     clues::ClueLine,
     diagnose::{Cause, Diagnosis},
@@ -19,10 +19,10 @@ const TIME: Duration = Duration::from_millis(50);
 const GENEROUS: u32 = 20;
 
 /// Name, rendering function and maximum size of a form.
-type Form = (&'static str, fn(&Story<'_>) -> String, usize);
+type Form = (&'static str, fn(&ReportInput<'_>) -> String, usize);
 
 const FORMS: [Form; 5] = [
-    ("terminal", |story| terminal(story, Style::Plain), 12_000),
+    ("terminal", |input| terminal(input, Style::Plain), 12_000),
     ("markdown", markdown, 60_000),
     ("junit", junit, 1 << 20),
     ("html", html, 1 << 20),
@@ -31,12 +31,12 @@ const FORMS: [Form; 5] = [
 ];
 
 fn costs(name: &str, logs: &Logs) -> Vec<(&'static str, usize)> {
-    let story = logs.story();
+    let input = logs.input();
     let mut sizes = Vec::new();
     for (form, write, most) in FORMS {
-        drop(write(&story));
+        drop(write(&input));
         let start = Instant::now();
-        let text = write(&story);
+        let text = write(&input);
         let took = start.elapsed();
         println!("{name}, {form}: {} bytes in {took:?}", text.len());
         assert!(text.len() < most, "{name}, {form}: {} bytes", text.len());
@@ -48,7 +48,7 @@ fn costs(name: &str, logs: &Logs) -> Vec<(&'static str, usize)> {
 
 /// The report has 27 sizes, two placements and 205 runs of history.
 #[test]
-fn reports_of_a_usual_run_keep_their_limits_of_size_and_time() {
+fn reports_of_a_usual_run_do_not_exceed_their_size_and_time_limits() {
     let sizes = costs("usual", &bad());
     let html = sizes.iter().find(|(form, _)| *form == "html").expect("a page");
     assert!(html.1 < 200_000, "{} bytes", html.1);
@@ -86,7 +86,7 @@ fn reports_of_hostile_logs_are_bounded() {
         judgement.reasons = vec![reason; 500];
         judgement.fingerprint.0 = (0..500).map(|at| (format!("field {at}"), "v ".repeat(5000))).collect();
     }
-    let text = terminal(&logs.story(), Style::Plain);
+    let text = terminal(&logs.input(), Style::Plain);
     assert!(text.lines().count() <= 48, "{} lines of {text}", text.lines().count());
     costs("long texts", &logs);
 

@@ -10,7 +10,7 @@ use crate::support::{
 use model::{Verdict, Workflow};
 use quick_junit::{NonSuccessKind, Report, TestCaseStatus};
 use report::{
-    Story, Style,
+    ReportInput, Style,
     comparison::{self, RunPair},
     csv, html, junit, markdown, terminal,
 };
@@ -19,8 +19,8 @@ use verdict::{Fingerprint, compare::Comparison};
 /// Maximum number of lines on a terminal.
 const LINES: usize = 48;
 
-fn plain(story: &Story<'_>) -> String {
-    let text = terminal(story, Style::Plain);
+fn plain(input: &ReportInput<'_>) -> String {
+    let text = terminal(input, Style::Plain);
     assert!(text.lines().count() <= LINES, "{} lines of {text}", text.lines().count());
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     assert!(widest <= 105, "{widest} columns of {text}");
@@ -29,22 +29,22 @@ fn plain(story: &Story<'_>) -> String {
 
 #[test]
 fn the_terminal_report_has_the_important_facts() {
-    insta::assert_snapshot!("terminal_bad", plain(&bad().story()));
-    insta::assert_snapshot!("terminal_healthy", plain(&healthy().story()));
-    insta::assert_snapshot!("terminal_several", plain(&several().story()));
+    insta::assert_snapshot!("terminal_bad", plain(&bad().input()));
+    insta::assert_snapshot!("terminal_healthy", plain(&healthy().input()));
+    insta::assert_snapshot!("terminal_several", plain(&several().input()));
 }
 
 #[test]
 fn the_markdown_report_fits_a_comment_on_a_pull_request() {
-    insta::assert_snapshot!("markdown_bad", markdown(&bad().story()));
-    insta::assert_snapshot!("markdown_several", markdown(&several().story()));
-    insta::assert_snapshot!("markdown_run", markdown(&slow().story()));
-    insta::assert_snapshot!("markdown_unbuilt", markdown(&unbuilt().story()));
+    insta::assert_snapshot!("markdown_bad", markdown(&bad().input()));
+    insta::assert_snapshot!("markdown_several", markdown(&several().input()));
+    insta::assert_snapshot!("markdown_run", markdown(&slow().input()));
+    insta::assert_snapshot!("markdown_unbuilt", markdown(&unbuilt().input()));
 }
 
 #[test]
 fn csv_has_one_row_per_size_and_placement() {
-    let text = csv(&bad().story());
+    let text = csv(&bad().input());
     assert_eq!(text.matches("\r\n").count(), 1 + 27 * 2);
     insta::assert_snapshot!("csv_bad", text.replace('\r', ""));
     let mut lines = ::csv::Reader::from_reader(text.as_bytes());
@@ -52,23 +52,23 @@ fn csv_has_one_row_per_size_and_placement() {
     for line in lines.records() {
         assert_eq!(line.expect("a line").len(), columns);
     }
-    let nothing = csv(&unbuilt().story());
+    let nothing = csv(&unbuilt().input());
     assert_eq!((nothing.lines().count(), nothing.starts_with("source,table,")), (1, true));
 }
 
 #[test]
 fn junit_has_one_case_per_check() {
-    insta::assert_snapshot!("junit_bad", junit(&bad().story()));
-    insta::assert_snapshot!("junit_several", junit(&several().story()));
-    insta::assert_snapshot!("junit_run", junit(&good().story()));
-    insta::assert_snapshot!("junit_unbuilt", junit(&unbuilt().story()));
+    insta::assert_snapshot!("junit_bad", junit(&bad().input()));
+    insta::assert_snapshot!("junit_several", junit(&several().input()));
+    insta::assert_snapshot!("junit_run", junit(&good().input()));
+    insta::assert_snapshot!("junit_unbuilt", junit(&unbuilt().input()));
 }
 
 /// The report is red exactly if the verdict is not a pass: a failure for a fail, an error for inconclusive.
 #[test]
 fn junit_agrees_with_the_verdict() {
     let agree = |logs: &Logs| {
-        let parsed = parsed(&junit(&logs.story()));
+        let parsed = parsed(&junit(&logs.input()));
         assert_eq!(parsed.test_suites.len(), logs.logs.len());
         for (suite, (name, _, judgement)) in parsed.test_suites.iter().zip(&logs.logs) {
             let kinds: Vec<_> = suite.test_cases.iter().filter_map(|case| red(&case.status)).collect();
@@ -87,7 +87,7 @@ fn junit_agrees_with_the_verdict() {
         agree(&logs);
     }
     for (run, errors) in [(good(), 0), (unbuilt(), 1), (cancelled(), 1)] {
-        let parsed = parsed(&junit(&run.story()));
+        let parsed = parsed(&junit(&run.input()));
         assert_eq!((parsed.errors, parsed.failures), (errors, 0));
     }
 }
@@ -101,15 +101,15 @@ fn an_excluded_check_is_not_a_pass() {
     };
     let reading = support::reading(&excluded);
     let run = whole(excluded, reading);
-    let parsed = parsed(&junit(&run.story()));
+    let parsed = parsed(&junit(&run.input()));
     let cases: Vec<_> = parsed.test_suites.iter().flat_map(|suite| &suite.test_cases).collect();
     let case =
         cases.iter().find(|case| case.name.as_str() == "check second-gpu").expect("a case for the check");
     let TestCaseStatus::Skipped { message, .. } = &case.status else { panic!("{:?}", case.status) };
     assert_eq!(message.as_ref().map(|message| message.as_str()), Some("no second GPU"));
-    let text = terminal(&run.story(), Style::Colour);
+    let text = terminal(&run.input(), Style::Colour);
     assert!(text.contains("\x1b[2m  - second-gpu"), "{text}");
-    let page = html(&run.story());
+    let page = html(&run.input());
     assert!(page.contains(r#"<tr class="excluded"><th scope="row"><code>second-gpu</code>"#), "{page}");
 }
 
@@ -135,7 +135,7 @@ fn parsed(xml: &str) -> Report {
 
 #[test]
 fn a_page_has_curve_band_history_and_causes() {
-    let page = html(&bad().story());
+    let page = html(&bad().input());
     for expected in [
         "<title>FAIL · logs&#x2f;degraded.log</title>",
         "reference: two nodes, the guide&#x27;s own table",
@@ -152,7 +152,7 @@ fn a_page_has_curve_band_history_and_causes() {
         assert!(page.contains(expected), "{expected}");
     }
     insta::assert_snapshot!("page_bad", bare(&page));
-    insta::assert_snapshot!("page_several", bare(&html(&several().story())));
+    insta::assert_snapshot!("page_several", bare(&html(&several().input())));
 }
 
 /// The page without its style sheet and its drawings.

@@ -58,7 +58,7 @@ fn the_measured_values_are_listed_with_the_serial_numbers_of_their_devices() {
         })
         .to_vec();
     let run = whole(workflow, reading);
-    let text = handover(&[run.story()]);
+    let text = handover(&[run.input()]);
 
     let measured = section(&text, "Measured");
     let half = run.reading.as_ref().unwrap().tables[0].rows.last().unwrap();
@@ -103,7 +103,7 @@ fn a_metric_without_a_direction_is_listed_if_criteria_bound_it() {
     let mut reading = reading(&workflow);
     reading.metrics = vec![metric("kv.rtt_us", 4.25), metric("kv.other_us", 7.0)];
     let measured = |workflow: &model::Workflow| {
-        let text = handover(&[whole(workflow.clone(), reading.clone()).story()]);
+        let text = handover(&[whole(workflow.clone(), reading.clone()).input()]);
         section(&text, "Measured").to_owned()
     };
     let unbounded = measured(&workflow);
@@ -136,7 +136,7 @@ fn a_device_that_a_pod_names_is_listed_once() {
     let hosts = [("job-w-0-0", "n1"), ("job-w-0-1", "n2")]
         .map(|(host, node)| (host.to_owned(), [node.to_owned()].into()));
     reading.name_nodes(&NodesOfHosts::of_logs([&hosts.into()]));
-    let text = handover(&[whole(workflow, reading).story()]);
+    let text = handover(&[whole(workflow, reading).input()]);
     let devices = section(&text, "Devices");
     let rows: Vec<_> = devices.lines().filter(|line| line.starts_with("| `")).collect();
     assert!(
@@ -149,7 +149,7 @@ fn a_device_that_a_pod_names_is_listed_once() {
 #[test]
 fn the_document_of_a_run_without_a_log_states_that_no_measurement_was_recorded() {
     let run = crate::support::cancelled();
-    let text = handover(&[run.story()]);
+    let text = handover(&[run.input()]);
     assert!(section(&text, "Measured").contains("No measurement was recorded."), "{text}");
     assert!(section(&text, "Devices").contains("No log names a device."), "{text}");
 }

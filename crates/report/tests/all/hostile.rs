@@ -4,7 +4,7 @@ use crate::support::logs::{Logs, baseline, clues, criteria, history, reading};
 use model::Reason;
 use quick_junit::Report;
 use report::{
-    Story, Style,
+    ReportInput, Style,
     comparison::{self, RunPair},
     csv, html, junit, markdown, terminal,
 };
@@ -61,19 +61,19 @@ fn hostile() -> Logs {
     logs
 }
 
-fn acts(c: char) -> bool {
+fn is_control(c: char) -> bool {
     (c.is_control() && c != '\n')
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 fn silent(form: &str, text: &str) {
-    assert_eq!(text.chars().find(|c| acts(*c)), None, "{form}");
+    assert_eq!(text.chars().find(|c| is_control(*c)), None, "{form}");
 }
 
 #[test]
 fn external_text_has_no_effect_on_terminal_and_page() {
     let logs = hostile();
-    let (text, page) = (terminal(&logs.story(), Style::Plain), html(&logs.story()));
+    let (text, page) = (terminal(&logs.input(), Style::Plain), html(&logs.input()));
     silent("terminal", &text);
     silent("page", &page);
     for asks in ["<script", "<img", "javascript:y\"", "src=\"", "href=", "url(", "@import"] {
@@ -84,7 +84,7 @@ fn external_text_has_no_effect_on_terminal_and_page() {
 
 #[test]
 fn external_text_cannot_end_its_markdown_element() {
-    let text = markdown(&hostile().story());
+    let text = markdown(&hostile().input());
     silent("markdown", &text);
     // Outside of code no text is markup; inside, the fence is longer than any run of backticks.
     let mut fence: Option<&str> = None;
@@ -133,7 +133,7 @@ fn outside(line: &str) -> Vec<String> {
 
 #[test]
 fn the_csv_form_contains_no_formula() {
-    let text = csv(&hostile().story());
+    let text = csv(&hostile().input());
     silent("csv", &text.replace('\r', ""));
     let mut lines = ::csv::Reader::from_reader(text.as_bytes());
     let mut count = 0;
@@ -149,7 +149,7 @@ fn the_csv_form_contains_no_formula() {
 
 #[test]
 fn external_text_keeps_the_xml_valid() {
-    let text = junit(&hostile().story());
+    let text = junit(&hostile().input());
     silent("junit", &text);
     let legal = |c: char| matches!(c, '\n' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
     assert!(text.chars().all(legal), "XML 1.0 permits no other characters");
@@ -186,9 +186,9 @@ fn invalid_figures_are_not_shown_as_nan() {
         }
         logs.earlier = vec![value; 30];
         logs.baseline.as_mut().expect("a baseline").levels = vec![value; 5];
-        let story: Story<'_> = logs.story();
+        let input: ReportInput<'_> = logs.input();
         let outputs =
-            [csv(&story), markdown(&story), junit(&story), html(&story), terminal(&story, Style::Plain)];
+            [csv(&input), markdown(&input), junit(&input), html(&input), terminal(&input, Style::Plain)];
         for text in outputs {
             assert!(!text.contains("NaN") && !text.contains("<!doctype html><title>Burnin"), "{value}");
         }
@@ -202,6 +202,6 @@ fn a_reason_with_an_unknown_code_is_red() {
     let (_, _, judgement) = &mut logs.logs[0];
     judgement.reasons.push(reason);
     judgement.verdict = model::Verdict::Fail;
-    let report = Report::deserialize_from_str(&junit(&logs.story())).expect("JUnit XML");
+    let report = Report::deserialize_from_str(&junit(&logs.input())).expect("JUnit XML");
     assert_eq!((report.failures, report.errors), (1, 0));
 }

@@ -8,7 +8,7 @@ use model::{
     measurement::{LogEnd, Reading},
     metric::{Better, Metric, Scope, Severity, Subject},
 };
-use report::{Story, Style, csv, html, junit, markdown, metrics, terminal};
+use report::{ReportInput, Style, csv, html, junit, markdown, metrics, terminal};
 use verdict::{Clues, Judgement, RunEvidence, Standard, judge};
 
 const H100: &[u8] = include_bytes!("../../../measure/tests/samples/nvbandwidth/0.9-h100.json");
@@ -47,16 +47,16 @@ impl Check {
         Self { logs, whole, judgement }
     }
 
-    fn story(&self) -> Story<'_> {
-        Story {
-            logs: vec![report::LogStory {
+    fn input(&self) -> ReportInput<'_> {
+        ReportInput {
+            logs: vec![report::ReportedLog {
                 name: "memory",
                 reading: &self.whole,
                 judgement: Some(&self.judgement),
             }],
             parts: self.logs.iter().map(|(name, reading)| (name.as_str(), reading)).collect(),
             judgement: Some(&self.judgement),
-            ..Story::default()
+            ..ReportInput::default()
         }
     }
 }
@@ -97,7 +97,7 @@ fn the_worst_value_depends_on_the_direction_of_improvement() {
             ((*node).to_owned(), reading(vec![metric("copy", better, node, *value)]))
         };
         let check = Check::of(values.iter().map(log).collect(), None);
-        let found = metrics(&check.story()).metrics;
+        let found = metrics(&check.input()).metrics;
         let [summary] = &found[..] else { panic!("expected one metric, found {found:?}") };
         assert_eq!((summary.subjects, summary.measured, summary.unmeasurable), (4, 3, 1));
         assert_eq!((summary.median, summary.reason.as_deref()), (Some(11.0), Some("Waived")));
@@ -112,7 +112,7 @@ fn values_of_another_unit_or_label_are_separate_rows() {
     others.metrics[1].unit = "MB/s".into();
     others.metrics[2].labels.insert("size".into(), "8".into());
     let check = Check::of(vec![("log".to_owned(), others)], None);
-    let found = metrics(&check.story()).metrics;
+    let found = metrics(&check.input()).metrics;
     assert_eq!(found.iter().map(|summary| summary.values).collect::<Vec<_>>(), [2, 1, 1]);
     assert_eq!(found[0].worst.as_ref().unwrap().others, 1, "one other value equals the worst one");
 }
@@ -121,17 +121,17 @@ fn values_of_another_unit_or_label_are_separate_rows() {
 fn subjects_without_a_node_differ_by_log() {
     let mut unnamed = metric("copy", Better::Higher, "n", Some(1.0));
     unnamed.subject = Subject::gpu(0);
-    let mut world = metric("hpl", Better::Higher, "n", Some(1.0));
-    (world.subject, world.scope) = (Subject::default(), Scope::World);
-    let logs = ["1.log", "2.log"].map(|log| (log.to_owned(), reading(vec![unnamed.clone(), world.clone()])));
-    let found = metrics(&Check::of(logs.to_vec(), None).story()).metrics;
+    let mut bed = metric("hpl", Better::Higher, "n", Some(1.0));
+    (bed.subject, bed.scope) = (Subject::default(), Scope::World);
+    let logs = ["1.log", "2.log"].map(|log| (log.to_owned(), reading(vec![unnamed.clone(), bed.clone()])));
+    let found = metrics(&Check::of(logs.to_vec(), None).input()).metrics;
     assert_eq!(found.iter().map(|summary| summary.subjects).collect::<Vec<_>>(), [2, 1]);
 }
 
 #[test]
 fn real_logs_of_three_nodes_are_summarized_over_all_of_them() {
     let check = burned();
-    let found = metrics(&check.story());
+    let found = metrics(&check.input());
     let rate = found.metrics.iter().find(|summary| summary.name == "gpu_burn.passed").unwrap();
     assert_eq!(
         rate.subjects,
@@ -146,22 +146,22 @@ fn real_logs_of_three_nodes_are_summarized_over_all_of_them() {
     );
     assert!(found.findings.iter().all(|finding| finding.subject.node.as_deref() == Some("a2")));
     let nvbandwidth = Check::of(vec![of_node("h1", H100), of_node("h2", H100)], None);
-    let found = metrics(&nvbandwidth.story()).metrics;
+    let found = metrics(&nvbandwidth.input()).metrics;
     assert!(found.iter().all(|summary| summary.subjects % 2 == 0 && summary.subjects > 0), "{found:?}");
     let skipped = Check::of(vec![of_node("d1", SKIPPED)], None);
-    let found = metrics(&skipped.story()).metrics;
+    let found = metrics(&skipped.input()).metrics;
     assert!(found.iter().any(|summary| summary.unmeasurable > 0 && summary.reason.is_some()), "{found:?}");
 }
 
 #[test]
 fn each_form_has_the_section_about_metrics() {
     let check = burned();
-    let story = check.story();
+    let input = check.input();
     assert_eq!(check.judgement.verdict, Verdict::Fail);
-    insta::assert_snapshot!("metrics_terminal", terminal(&story, Style::Plain));
-    insta::assert_snapshot!("metrics_markdown", markdown(&story));
-    insta::assert_snapshot!("metrics_csv", csv(&story).replace('\r', ""));
-    let page = html(&story);
+    insta::assert_snapshot!("metrics_terminal", terminal(&input, Style::Plain));
+    insta::assert_snapshot!("metrics_markdown", markdown(&input));
+    insta::assert_snapshot!("metrics_csv", csv(&input).replace('\r', ""));
+    let page = html(&input);
     for text in
         ["<h2>Metrics</h2>", "gpu_burn.passed", "GPU_FAULTY", "hardware", "node a2", "<h2>Suspects</h2>"]
     {
@@ -189,9 +189,9 @@ fn evidence_of_a_suspect_comes_first() {
         (format!("{node}.log"), reading(values))
     };
     let check = Check::of(vec![log("n1", 60.0), log("n2", 40.0)], Some(&criteria));
-    let found = metrics(&check.story()).metrics;
+    let found = metrics(&check.input()).metrics;
     assert_eq!(found.iter().map(|summary| summary.name.as_str()).collect::<Vec<_>>(), ["copy", "other"]);
-    let text = terminal(&check.story(), Style::Plain);
+    let text = terminal(&check.input(), Style::Plain);
     assert!(text.contains("suspect  node n2: copy"), "{text}");
 }
 
@@ -216,16 +216,16 @@ fn many_and_hostile_metrics_are_bounded() {
     }
     let check =
         Check { judgement: burned().judgement, logs: vec![("1".to_owned(), log.clone())], whole: log };
-    let story = check.story();
-    let shown = terminal(&story, Style::Plain);
+    let input = check.input();
+    let shown = terminal(&input, Style::Plain);
     assert!(shown.lines().count() <= 48, "{} lines of {shown}", shown.lines().count());
     assert!(shown.contains("more metrics") && !shown.contains('\u{1b}'), "{shown}");
-    let shown = markdown(&story);
+    let shown = markdown(&input);
     assert!(shown.len() < 65_536 && shown.contains("3970 more metrics"), "{} bytes", shown.len());
-    let page = html(&story);
+    let page = html(&input);
     assert!(page.len() < 1 << 20 && page.contains("3800 more metrics"), "{} bytes", page.len());
     assert!(!page.contains("<script>") && !page.contains('\u{202e}'));
-    let table = csv(&story);
+    let table = csv(&input);
     let mut lines = ::csv::Reader::from_reader(table.as_bytes());
     let suspects = check.judgement.suspects.len();
     assert_eq!(lines.records().filter(Result::is_ok).count(), 8_000 + suspects);
@@ -234,13 +234,13 @@ fn many_and_hostile_metrics_are_bounded() {
 #[test]
 fn logs_with_tables_have_no_metrics_section() {
     let logs: Logs = crate::support::logs::bad();
-    assert_eq!(metrics(&logs.story()), report::Metrics::default());
-    assert!(!html(&logs.story()).contains("<h2>Metrics</h2>"));
+    assert_eq!(metrics(&logs.input()), report::Metrics::default());
+    assert!(!html(&logs.input()).contains("<h2>Metrics</h2>"));
 }
 
 #[test]
 fn junit_has_each_metric_and_finding_as_a_property() {
-    let report = junit(&burned().story());
+    let report = junit(&burned().input());
     let property = |name: &str| {
         let at =
             report.find(&format!("name=\"{name}")).unwrap_or_else(|| panic!("{name} is missing in {report}"));

@@ -14,7 +14,7 @@ const TIME: Duration = Duration::from_millis(50);
 
 #[test]
 fn the_page_of_a_successful_run_is_complete() {
-    let page = html(&good().story());
+    let page = html(&good().input());
     for expected in [
         "<title>PASS · quickstart-1</title>",
         "Content-Security-Policy",
@@ -50,7 +50,7 @@ fn every_kind_of_run_has_a_page() {
         (running, "RUNNING"),
         (Run::open(workflow()), "RUNNING"),
     ] {
-        let page = html(&run.story());
+        let page = html(&run.input());
         assert!(page.contains(&format!("<title>{word} · ")), "{word}");
         balanced(&page);
     }
@@ -75,15 +75,15 @@ fn external_text_is_escaped_on_the_page() {
         Conclusion::Failed { stage: Stage::Results, check: Default::default(), failure },
         run.state.recorded_at,
     ));
-    let page = html(&run.story());
+    let page = html(&run.input());
 
     assert!(page.contains("&lt;script&gt;alert(1)"), "the text itself is still shown");
     let tags: Vec<_> = page.match_indices("<script").chain(page.match_indices("<img")).collect();
     assert_eq!(tags, []);
-    let acts = |c: &char| {
+    let is_control = |c: &char| {
         (c.is_control() && *c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    assert_eq!(page.chars().find(acts), None);
+    assert_eq!(page.chars().find(is_control), None);
     for asks in ["http://", "https://", "src=\"", "href=", "url(", "@import"] {
         assert!(!page.contains(asks), "{asks}");
     }
@@ -93,9 +93,9 @@ fn external_text_is_escaped_on_the_page() {
 #[test]
 fn a_page_keeps_its_limits_of_size_and_time() {
     for (name, run) in [("quickstart", good()), ("8 B to 16 GiB", crate::support::long())] {
-        drop(html(&run.story()));
+        drop(html(&run.input()));
         let start = Instant::now();
-        let page = html(&run.story());
+        let page = html(&run.input());
         let took = start.elapsed();
         println!("{name}: {} bytes in {took:?}", page.len());
         assert!(page.len() < BYTES, "{name}: {} bytes", page.len());
@@ -112,7 +112,7 @@ fn the_page_of_an_endless_log_is_bounded() {
     reading.tables[0].rows.resize(20_000, row);
     let table = reading.tables[0].clone();
     reading.tables.resize(20, table);
-    let page = html(&whole(workflow, reading).story());
+    let page = html(&whole(workflow, reading).input());
     assert!(page.contains("19900 more rows") && page.contains("17 more tables"));
     println!("{} bytes", page.len());
     assert!(page.len() < BYTES, "{} bytes", page.len());

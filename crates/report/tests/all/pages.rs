@@ -20,15 +20,15 @@ fn pages_of_all_kinds_of_runs_are_written() {
         ("cancelled", cancelled()),
         ("running", running),
     ] {
-        fs::write(folder.join(format!("{name}.html")), report::html(&run.story())).unwrap();
-        println!("{}", report::terminal(&run.story(), report::Style::Colour));
+        fs::write(folder.join(format!("{name}.html")), report::html(&run.input())).unwrap();
+        println!("{}", report::terminal(&run.input(), report::Style::Colour));
     }
     for (name, logs) in [("bad", logs::bad()), ("healthy", logs::healthy()), ("several", logs::several())] {
-        let story = logs.story();
-        fs::write(folder.join(format!("{name}.html")), report::html(&story)).unwrap();
-        fs::write(folder.join(format!("{name}.md")), report::markdown(&story)).unwrap();
-        fs::write(folder.join(format!("{name}.xml")), report::junit(&story)).unwrap();
-        fs::write(folder.join(format!("{name}.csv")), report::csv(&story)).unwrap();
-        println!("{}", report::terminal(&story, report::Style::Colour));
+        let input = logs.input();
+        fs::write(folder.join(format!("{name}.html")), report::html(&input)).unwrap();
+        fs::write(folder.join(format!("{name}.md")), report::markdown(&input)).unwrap();
+        fs::write(folder.join(format!("{name}.xml")), report::junit(&input)).unwrap();
+        fs::write(folder.join(format!("{name}.csv")), report::csv(&input)).unwrap();
+        println!("{}", report::terminal(&input, report::Style::Colour));
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::support::{Run, cancelled, good, job_end, reading, slow, unbuilt, workflow};
 use model::*;
-use report::{Screen, Story, Style, terminal};
+use report::{ReportInput, Screen, Style, terminal};
 
-fn plain(story: &Story<'_>) -> String {
-    let text = terminal(story, Style::Plain);
+fn plain(input: &ReportInput<'_>) -> String {
+    let text = terminal(input, Style::Plain);
     assert!(!text.contains('\u{1b}'), "plain text has no escapes");
     assert!(text.lines().count() <= 44, "{} lines of {text}", text.lines().count());
     text
@@ -13,22 +13,22 @@ fn plain(story: &Story<'_>) -> String {
 
 #[test]
 fn the_terminal_reports_a_successful_run() {
-    insta::assert_snapshot!(plain(&good().story()));
+    insta::assert_snapshot!(plain(&good().input()));
 }
 
 #[test]
 fn the_terminal_reports_a_failing_verdict() {
-    insta::assert_snapshot!(plain(&slow().story()));
+    insta::assert_snapshot!(plain(&slow().input()));
 }
 
 #[test]
 fn the_terminal_reports_a_failed_image() {
-    insta::assert_snapshot!(plain(&unbuilt().story()));
+    insta::assert_snapshot!(plain(&unbuilt().input()));
 }
 
 #[test]
 fn the_terminal_reports_a_cancelled_run() {
-    insta::assert_snapshot!(plain(&cancelled().story()));
+    insta::assert_snapshot!(plain(&cancelled().input()));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_job_cancelled_after_its_timeout_has_one_ending() {
     time_out(&mut run, limits.job);
     run.fact(300, 1, Fact::JobDone(job_end("CANCELLED", None))).gone();
     time_out(&mut run, limits.logs);
-    let text = plain(&run.story());
+    let text = plain(&run.input());
     assert!(text.contains("timed out at job") && text.contains("Look up `job-4411`"), "{text}");
     assert!(!text.contains("two different endings"), "{text}");
 }
@@ -53,7 +53,7 @@ fn a_job_cancelled_after_its_timeout_has_one_ending() {
 fn the_terminal_reports_an_open_run() {
     let mut run = Run::open(workflow());
     run.built().up();
-    insta::assert_snapshot!(plain(&run.story()));
+    insta::assert_snapshot!(plain(&run.input()));
 }
 
 #[test]
@@ -67,14 +67,14 @@ fn the_terminal_reports_a_second_attempt_with_an_existing_cluster() {
         2,
         Fact::ClusterFailed(Failure::new(Class::Input, "QUOTA", "no node is left; ask for more")),
     );
-    insta::assert_snapshot!(plain(&run.story()));
+    insta::assert_snapshot!(plain(&run.input()));
 }
 
 #[test]
 fn a_run_without_a_benchmark_is_reported_as_done() {
     let mut run = Run::open(Workflow { cluster: None, benchmark: None, ..workflow() });
     run.built();
-    let text = plain(&run.story());
+    let text = plain(&run.input());
     assert!(text.contains("\nDONE\n"), "{text}");
     assert!(!text.contains("not reached"), "{text}");
 }
@@ -84,7 +84,7 @@ fn a_prebuilt_image_is_reported_as_given() {
     let prebuilt = ImageSpec::Prebuilt(crate::support::image());
     let mut run = Run::open(Workflow { image: Some(prebuilt), ..workflow() });
     run.up().ran(job_end("FAILED", Some(3)));
-    let text = plain(&run.story());
+    let text = plain(&run.input());
     assert!(text.contains("given  sha256:9f86d081884c, 1 file"), "{text}");
     assert!(text.contains("✗ job"), "{text}");
 }
@@ -95,14 +95,14 @@ fn a_log_without_a_table_is_reported() {
     let mut reading = reading(&workflow);
     reading.tables.clear();
     reading.first_error = Some("NCCL failure common.cu:1017 'unhandled cuda error'".into());
-    let text = plain(&crate::support::whole(workflow, reading).story());
+    let text = plain(&crate::support::whole(workflow, reading).input());
     assert!(text.contains("the log has no table; the first error is: NCCL failure"), "{text}");
     assert!(text.contains("\nINCONCLUSIVE  NO_TABLE: the benchmark printed no table"), "{text}");
 }
 
 #[test]
 fn a_long_table_keeps_its_important_rows() {
-    let text = plain(&crate::support::long().story());
+    let text = plain(&crate::support::long().input());
     for size in [" 8 B ", " 64 B ", " 1 MiB ", " 16 GiB "] {
         assert!(text.contains(size), "{size} in {text}");
     }
@@ -115,9 +115,9 @@ fn reports_fit_narrow_and_wide_terminals() {
     let local: fn(Timestamp) -> String = |at| format!("{at} here");
     let mut all = String::new();
     for width in [60, 80, 120] {
-        for story in [slow().story(), crate::support::logs::bad().story()] {
+        for input in [slow().input(), crate::support::logs::bad().input()] {
             let screen = Screen { width, local: Some(local), stages: width > 60, ..Style::Plain.into() };
-            let text = terminal(&story, screen);
+            let text = terminal(&input, screen);
             for line in text.lines().filter(|line| !line.contains("/home/ada")) {
                 assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());
             }
@@ -131,7 +131,7 @@ fn reports_fit_narrow_and_wide_terminals() {
 fn colours_are_the_only_escapes() {
     let mut run = slow();
     run.state.workflow.name = "\u{1b}[2J\u{202e}evil\nPASS\u{9b}31m".into();
-    let text = terminal(&run.story(), Style::Colour);
+    let text = terminal(&run.input(), Style::Colour);
     assert!(text.contains("\u{1b}[1;31mFAIL  \u{1b}[0m"), "{text}");
     assert!(text.contains("evil PASS, started by ada (manual)"), "{text}");
     let escapes: std::collections::BTreeSet<_> =

@@ -24,15 +24,15 @@ impl IndexedLedger {
 
     /// Creates runs with these numbers; all are closed except every hundredth.
     async fn with(runs: std::ops::Range<usize>) -> Self {
-        let world = Self::new();
-        let ledger = ledger(Arc::clone(&world.store));
+        let bed = Self::new();
+        let ledger = ledger(Arc::clone(&bed.store));
         for number in runs {
             let run = ask(&ledger, number).await;
             if !number.is_multiple_of(100) {
                 cancel(&ledger, &run, i64::try_from(number).unwrap()).await;
             }
         }
-        world
+        bed
     }
 
     fn view(&self) -> Arc<RunIndex> {
@@ -46,8 +46,8 @@ fn names(page: &RunPage) -> Vec<RunId> {
 
 #[tokio::test]
 async fn each_run_is_on_one_page_even_if_runs_begin_between_pages() {
-    let world = IndexedLedger::with(0..250).await;
-    let view = world.view();
+    let bed = IndexedLedger::with(0..250).await;
+    let view = bed.view();
     let mut seen = Vec::new();
     let mut wanted = RunFilter { limit: Some(60), ..RunFilter::default() };
     let mut number = 1000;
@@ -55,9 +55,9 @@ async fn each_run_is_on_one_page_even_if_runs_begin_between_pages() {
         let page = view.page(&wanted).await.unwrap();
         seen.extend(names(&page));
         // A run is requested between two pages.
-        ask(&ledger(Arc::clone(&world.store)), number).await;
+        ask(&ledger(Arc::clone(&bed.store)), number).await;
         number += 1;
-        world.clock.advance(Span::from_secs(60));
+        bed.clock.advance(Span::from_secs(60));
         let Some(next) = page.next else { break };
         // The position is converted to text and back, as in a URL.
         wanted.after = Some(next.to_string().parse().unwrap());
@@ -75,8 +75,8 @@ async fn each_run_is_on_one_page_even_if_runs_begin_between_pages() {
 
 #[tokio::test]
 async fn only_runs_that_match_every_filter_are_listed() {
-    let world = IndexedLedger::with(0..60).await;
-    let view = world.view();
+    let bed = IndexedLedger::with(0..60).await;
+    let view = bed.view();
     let count = async |wanted: RunFilter| {
         view.page(&RunFilter { limit: Some(200), ..wanted }).await.unwrap().runs.len()
     };
@@ -97,24 +97,24 @@ async fn only_runs_that_match_every_filter_are_listed() {
 
 #[tokio::test]
 async fn a_closed_run_is_folded_only_once() {
-    let world = IndexedLedger::with(0..1001).await;
+    let bed = IndexedLedger::with(0..1001).await;
     let wanted = RunFilter { limit: Some(5), ..RunFilter::default() };
-    let first = world.view();
-    world.counting.asked();
+    let first = bed.view();
+    bed.counting.asked();
     let page = first.page(&wanted).await.unwrap();
-    let (reads, _) = world.counting.asked();
+    let (reads, _) = bed.counting.asked();
     assert!(reads >= 3 * 1001, "the first request folds all runs: {reads}");
     // A warm index without changes sends one list request for the open runs, and for each open run one read of its next record.
-    world.clock.advance(Span::from_secs(2));
+    bed.clock.advance(Span::from_secs(2));
     assert_eq!(first.page(&wanted).await.unwrap(), page);
-    assert_eq!(world.counting.asked(), (11, 1));
+    assert_eq!(bed.counting.asked(), (11, 1));
     // Within the interval the index sends no requests.
     assert_eq!(first.page(&wanted).await.unwrap(), page);
-    assert_eq!(world.counting.asked(), (0, 0));
+    assert_eq!(bed.counting.asked(), (0, 0));
     // A cold start reads the segments and folds the other runs: all open ones, and fewer closed ones than fill a segment.
-    let second = world.view();
+    let second = bed.view();
     assert_eq!(second.page(&wanted).await.unwrap(), page);
-    let (reads, lists) = world.counting.asked();
+    let (reads, lists) = bed.counting.asked();
     let (segments, unkept) = (990 / 128, 990 % 128);
     assert_eq!(
         reads,
@@ -127,29 +127,29 @@ async fn a_closed_run_is_folded_only_once() {
 
 #[tokio::test]
 async fn other_runs_are_listed_despite_damaged_segments_and_ledgers() {
-    let world = IndexedLedger::with(1..200).await;
-    world.view().all().await.unwrap();
-    let segments = world.store.list("view/").await.unwrap();
+    let bed = IndexedLedger::with(1..200).await;
+    bed.view().all().await.unwrap();
+    let segments = bed.store.list("view/").await.unwrap();
     assert_eq!(segments.len(), 1);
-    world.store.remove(&segments[0]).await.unwrap();
-    world.store.create(&segments[0], "{".into()).await.unwrap();
-    world.store.create("ledger/broken/0000000001.json", "{}".into()).await.unwrap();
-    world.store.create("ledger/Not-A-Run/0000000001.json", "{}".into()).await.unwrap();
-    let view = world.view();
+    bed.store.remove(&segments[0]).await.unwrap();
+    bed.store.create(&segments[0], "{".into()).await.unwrap();
+    bed.store.create("ledger/broken/0000000001.json", "{}".into()).await.unwrap();
+    bed.store.create("ledger/Not-A-Run/0000000001.json", "{}".into()).await.unwrap();
+    let view = bed.view();
     assert_eq!(view.all().await.unwrap().len(), 199);
     let damaged = view.damaged().await.unwrap();
     assert_eq!(damaged.keys().map(RunId::as_str).collect::<Vec<_>>(), ["broken"]);
     assert!(damaged.values().all(|why| why.contains("ledger")), "{damaged:?}");
-    assert!(world.view().detail(&"broken".parse().unwrap()).await.is_err());
-    assert!(world.view().detail(&"nobody".parse().unwrap()).await.unwrap().is_none());
+    assert!(bed.view().detail(&"broken".parse().unwrap()).await.is_err());
+    assert!(bed.view().detail(&"nobody".parse().unwrap()).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn a_follower_receives_every_later_record_of_a_run_until_the_run_is_closed() {
-    let world = IndexedLedger::new();
-    let (ledger, view) = (ledger(Arc::clone(&world.store)), world.view());
+    let bed = IndexedLedger::new();
+    let (ledger, view) = (ledger(Arc::clone(&bed.store)), bed.view());
     let following = view.follow(run(7), 0);
-    let (ledger, clock) = (&ledger, &world.clock);
+    let (ledger, clock) = (&ledger, &bed.clock);
     let happens = async {
         let run = ask(ledger, 7).await;
         cancel(ledger, &run, 8).await;

@@ -30,10 +30,10 @@ impl Handler for Counts {
 }
 
 #[derive(Default)]
-struct Lot(Mutex<Vec<String>>);
+struct RecordedDeadLetters(Mutex<Vec<String>>);
 
 #[async_trait::async_trait]
-impl DeadLetters for Lot {
+impl DeadLetters for RecordedDeadLetters {
     async fn park(&self, id: &str, _: &str, _: &[u8]) -> Result<(), String> {
         self.0.lock().unwrap().push(id.to_owned());
         Ok(())
@@ -48,8 +48,8 @@ fn event() -> Event {
 #[tokio::test]
 async fn an_event_is_redelivered_until_it_is_handled() {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
-    let lot = Arc::new(Lot::default());
-    let bus = MemoryBus::new(clock.clone(), lot.clone());
+    let parked = Arc::new(RecordedDeadLetters::default());
+    let bus = MemoryBus::new(clock.clone(), parked.clone());
     let (seen, mut deliveries) = mpsc::unbounded_channel();
     let retry = || Disposition::Retry("not yet".into());
     let answers = vec![retry(), retry(), Disposition::Park("never".into())];
@@ -69,17 +69,17 @@ async fn an_event_is_redelivered_until_it_is_handled() {
         };
         assert_eq!(delivery, Some(expected));
     }
-    while lot.0.lock().unwrap().is_empty() {
+    while parked.0.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(*lot.0.lock().unwrap(), [event.id()]);
+    assert_eq!(*parked.0.lock().unwrap(), [event.id()]);
     bus.stop().await;
 }
 
-struct Catch(Mutex<Vec<Event>>);
+struct RecordingBus(Mutex<Vec<Event>>);
 
 #[async_trait::async_trait]
-impl Bus for Catch {
+impl Bus for RecordingBus {
     async fn publish(&self, event: Event) -> Result<(), service::BusError> {
         self.0.lock().unwrap().push(event);
         Ok(())
@@ -90,9 +90,9 @@ impl Bus for Catch {
 async fn a_published_event_continues_the_trace_of_its_command() {
     let spans = InMemorySpanExporter::default();
     let telemetry = telemetry::init_exporting("test", telemetry::LogFormat::Compact, "off", spans.clone());
-    let caught = Arc::new(Catch(Mutex::default()));
+    let published = Arc::new(RecordingBus(Mutex::default()));
     let clock: Arc<dyn Clock> = Arc::new(service::SystemClock);
-    let publisher = Publisher::new("agent", caught.clone(), clock);
+    let publisher = Publisher::new("agent", published.clone(), clock);
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     {
         use tracing::Instrument;
@@ -106,7 +106,7 @@ async fn a_published_event_continues_the_trace_of_its_command() {
             .unwrap();
     }
     telemetry.flush();
-    let event = caught.0.lock().unwrap().pop().unwrap();
+    let event = published.0.lock().unwrap().pop().unwrap();
     let message = Message::from_event(&event).unwrap();
     let traceparent = message.traceparent.expect("an event states its trace");
     assert!(traceparent.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{traceparent}");

@@ -122,10 +122,10 @@ impl Handler for Answers {
 }
 
 #[derive(Default)]
-struct Lot(Mutex<Vec<String>>);
+struct RecordedDeadLetters(Mutex<Vec<String>>);
 
 #[async_trait::async_trait]
-impl DeadLetters for Lot {
+impl DeadLetters for RecordedDeadLetters {
     async fn park(&self, id: &str, why: &str, _: &[u8]) -> Result<(), String> {
         self.0.lock().unwrap().push(format!("{id}: {why}"));
         Ok(())
@@ -135,7 +135,7 @@ impl DeadLetters for Lot {
 fn service(
     handler: Arc<dyn Handler>,
     parking: Arc<dyn DeadLetters>,
-    chores: Vec<Arc<dyn PeriodicTask>>,
+    periodic_tasks: Vec<Arc<dyn PeriodicTask>>,
 ) -> Service {
     Service {
         name: "test",
@@ -144,18 +144,18 @@ fn service(
         takes: vec![TYPE],
         handler,
         parking,
-        chores,
-        doorkeeper: None,
+        periodic_tasks,
+        authenticator: None,
         telemetry: None,
     }
 }
 
 async fn post(answer: Disposition, body: impl Into<Body>) -> (StatusCode, Vec<String>) {
-    let lot = Arc::new(Lot::default());
-    let router = router(service(Arc::new(Answers(answer)), lot.clone(), Vec::new()));
+    let parked = Arc::new(RecordedDeadLetters::default());
+    let router = router(service(Arc::new(Answers(answer)), parked.clone(), Vec::new()));
     let request = Request::post("/").header("content-type", "application/cloudevents+json").body(body.into());
     let response = router.oneshot(request.unwrap()).await.unwrap();
-    let parked = lot.0.lock().unwrap().clone();
+    let parked = parked.0.lock().unwrap().clone();
     (response.status(), parked)
 }
 
@@ -225,9 +225,13 @@ impl PeriodicTask for Sweep {
     }
 }
 
-async fn ask(method: &str, path: &str, chore: Result<(), String>) -> (StatusCode, String) {
-    let chores: Vec<Arc<dyn PeriodicTask>> = vec![Arc::new(Sweep(chore))];
-    let router = router(service(Arc::new(Answers(Disposition::Done)), Arc::new(Lot::default()), chores));
+async fn ask(method: &str, path: &str, periodic_task: Result<(), String>) -> (StatusCode, String) {
+    let periodic_tasks: Vec<Arc<dyn PeriodicTask>> = vec![Arc::new(Sweep(periodic_task))];
+    let router = router(service(
+        Arc::new(Answers(Disposition::Done)),
+        Arc::new(RecordedDeadLetters::default()),
+        periodic_tasks,
+    ));
     let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     let response = router.oneshot(request).await.unwrap();
     let status = response.status();
@@ -257,10 +261,10 @@ async fn about_returns_name_and_version() {
     );
 }
 
-struct Butler;
+struct TestAuthenticator;
 
 #[async_trait::async_trait]
-impl Authenticator for Butler {
+impl Authenticator for TestAuthenticator {
     async fn admit(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
         let authorization = headers.get("authorization").map(|value| value.to_str().unwrap());
         let subscription = Some("projects/p/subscriptions/s".to_owned());
@@ -275,9 +279,13 @@ impl Authenticator for Butler {
 }
 
 async fn call(path: &str, authorization: Option<&str>, subscription: &str) -> StatusCode {
-    let chores: Vec<Arc<dyn PeriodicTask>> = vec![Arc::new(Sweep(Ok(())))];
-    let mut service = service(Arc::new(Answers(Disposition::Done)), Arc::new(Lot::default()), chores);
-    service.doorkeeper = Some(Arc::new(Butler));
+    let periodic_tasks: Vec<Arc<dyn PeriodicTask>> = vec![Arc::new(Sweep(Ok(())))];
+    let mut service = service(
+        Arc::new(Answers(Disposition::Done)),
+        Arc::new(RecordedDeadLetters::default()),
+        periodic_tasks,
+    );
+    service.authenticator = Some(Arc::new(TestAuthenticator));
     let mut body = json!({"message": {"data": STANDARD.encode(structured().to_string())}});
     body["subscription"] = json!(subscription);
     let method = if matches!(path, "/about" | "/healthz") { "GET" } else { "POST" };

@@ -37,7 +37,7 @@ pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
         let last = run.states.last();
         let closed = last.is_some_and(|state| state.closed.is_some() && state.leases_returned());
         if !closed || !quiet {
-            let end = last.map(|state| (&state.settled, &state.leases, state.frontier()));
+            let end = last.map(|state| (&state.settled, &state.leases, state.current_step()));
             let hints = evidence.objects.keys().filter(|name| name.starts_with("open/")).count();
             let what = format!("{} is not idle: {end:?}, {hints} open hints", requested.run);
             found.push(Violation::new(CLOSES, what));

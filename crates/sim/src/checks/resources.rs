@@ -74,7 +74,7 @@ fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
                 if known > evidence.scenario.asked.len() {
                     found.push(Violation::new(CAP, format!("{known} clusters when {name} started")));
                 }
-                deadman(evidence, place, name, run, *expires_at, found);
+                expiry(evidence, place, name, run, *expires_at, found);
             }
             Happening::ClusterEnded { name, .. } => {
                 alive.remove(name.as_str());
@@ -85,7 +85,7 @@ fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
 }
 
 /// A cluster must end at the end of its lease without a request, even if no process is running.
-fn deadman(
+fn expiry(
     evidence: &RunFiles,
     place: usize,
     name: &str,

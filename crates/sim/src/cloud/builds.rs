@@ -35,12 +35,12 @@ impl WorldState {
         }
         let limit = i64::try_from(timeout.0.as_millis()).unwrap_or(i64::MAX);
         let failed = |class, code: &str| BuildPhase::Failed(Failure::new(class, code, "as planned"));
-        let mut takes = self.dice.between(10_000, 120_000).min(limit);
-        let end = if self.strikes(Fault::BuildFlake) {
+        let mut takes = self.random.between(10_000, 120_000).min(limit);
+        let end = if self.occurs(Fault::BuildFlake) {
             failed(Class::Infrastructure, "INTERNAL_ERROR")
-        } else if self.strikes(Fault::BuildFails) {
+        } else if self.occurs(Fault::BuildFails) {
             failed(Class::Workload, "FAILURE")
-        } else if self.strikes(Fault::BuildHangs) {
+        } else if self.occurs(Fault::BuildHangs) {
             takes = limit;
             failed(Class::Workload, "TIMEOUT")
         } else {
@@ -74,8 +74,8 @@ impl Builds for SimBuilds {
         let name = key.resource_name();
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut WorldState| {
-            if inner.strikes(Fault::LandsLate) {
-                let (name, after) = (name.clone(), inner.dice.between(1_000, 900_000));
+            if inner.occurs(Fault::LandsLate) {
+                let (name, after) = (name.clone(), inner.random.between(1_000, 900_000));
                 inner.clouds.landing += 1;
                 inner.spawn(SimService::Outside, async move {
                     world.sleep(after).await;

@@ -38,7 +38,7 @@ impl WorldState {
             return;
         }
         let nodes = order.system.nodes();
-        let sick = self.strikes(Fault::SickNode).then(|| self.dice.below(u64::from(nodes)));
+        let sick = self.occurs(Fault::SickNode).then(|| self.random.below(u64::from(nodes)));
         let sick = sick.and_then(|node| u32::try_from(node).ok()).into_iter().collect();
         let (run, attempt, expires_at) = (order.id.run.clone(), order.id.attempt, order.expires_at);
         let state = SimClusterState::Coming;
@@ -47,28 +47,28 @@ impl WorldState {
         self.clouds.clusters.insert(order.name.clone(), cluster);
         let name = order.name.clone();
         self.note(SimService::Outside, Happening::ClusterBegan { name, run, expires_at, late });
-        let up = if self.strikes(Fault::ClusterLate) {
-            self.dice.between(60_000, 900_000)
+        let up = if self.occurs(Fault::ClusterLate) {
+            self.random.between(60_000, 900_000)
         } else {
-            self.dice.between(5_000, 60_000)
+            self.random.between(5_000, 60_000)
         };
-        let comes = if self.strikes(Fault::StockOut) {
+        let comes = if self.occurs(Fault::StockOut) {
             SimClusterState::Broken("stock-out")
         } else {
             SimClusterState::Ready
         };
         self.later(world, &order.name, up, |inner, name| inner.turn(name, SimClusterState::Coming, comes));
-        let later = up + self.dice.between(0, 300_000);
-        if self.strikes(Fault::NodeFails) {
+        let later = up + self.random.between(0, 300_000);
+        if self.occurs(Fault::NodeFails) {
             self.later(world, &order.name, later, |inner, name| {
                 inner.turn(name, SimClusterState::Ready, SimClusterState::Broken("node-1 failed"));
                 inner.lose_jobs(name, "NODE_FAIL");
             });
         }
-        if self.strikes(Fault::Preempted) {
+        if self.occurs(Fault::Preempted) {
             self.later(world, &order.name, later, |inner, name| inner.end_cluster(name, "preempted"));
         }
-        if self.strikes(Fault::Outlives) {
+        if self.occurs(Fault::Outlives) {
             return;
         }
         let life = (expires_at.as_millis() - self.now).max(0);
@@ -102,7 +102,7 @@ impl ClusterProvider for SimClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let mut order = order.clone();
         if planted("random_in_a_cluster_name") {
-            let number = self.0.world.inner().dice.below(1000);
+            let number = self.0.world.inner().random.below(1000);
             order.name = format!("{}-cluster-{number}", order.id.run);
         }
         if planted("no_expiry") {
@@ -114,8 +114,8 @@ impl ClusterProvider for SimClusters {
                 let why = format!("{} was released", order.name);
                 return Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)));
             }
-            if !inner.clouds.clusters.contains_key(&order.name) && inner.strikes(Fault::LandsLate) {
-                let (order, after) = (order.clone(), inner.dice.between(1_000, 900_000));
+            if !inner.clouds.clusters.contains_key(&order.name) && inner.occurs(Fault::LandsLate) {
+                let (order, after) = (order.clone(), inner.random.between(1_000, 900_000));
                 inner.clouds.landing += 1;
                 inner.spawn(SimService::Outside, async move {
                     world.sleep(after).await;
@@ -123,7 +123,7 @@ impl ClusterProvider for SimClusters {
                     inner.clouds.landing -= 1;
                     // Not every provider records the release of an unused name.
                     let late = inner.clouds.given_back.contains(&order.name);
-                    if !late || inner.dice.once_in(2) {
+                    if !late || inner.random.once_in(2) {
                         inner.begin_cluster(&world, &order, late);
                     }
                 });
@@ -168,11 +168,11 @@ impl ClusterProvider for SimClusters {
                 return Ok(deleted());
             }
             inner.note(self.0.service, Happening::DeleteAsked { name: name.to_owned() });
-            if inner.strikes(Fault::DeleteSwallowed) {
+            if inner.occurs(Fault::DeleteSwallowed) {
                 inner.trace(SimService::Outside, || format!("returns 200 and keeps {name}"));
             } else if state != SimClusterState::Ending {
                 inner.turn(name, state, SimClusterState::Ending);
-                let takes = inner.dice.between(2_000, 40_000);
+                let takes = inner.random.between(2_000, 40_000);
                 inner.later(&world, name, takes, |inner, name| inner.end_cluster(name, "deleted"));
             }
             passing("parts of it still exist")

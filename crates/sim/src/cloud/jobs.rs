@@ -74,24 +74,24 @@ impl WorldState {
         let nodes: Vec<String> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
         let slow = sick.iter().any(|sick| nodes.contains(sick));
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
-        let mut takes = self.dice.between(10_000, 120_000).min(limit);
+        let mut takes = self.random.between(10_000, 120_000).min(limit);
         let (mut ended, mut ends) = (SimJobStage::Ended(end("COMPLETED", 0)), Ends::Whole);
         // Jobs of pairs do not fail at random: the search would then rightly suspect a good node, which a check would report as a
         // violation.
         let breaks = !is_pair(&name);
-        if breaks && self.strikes(Fault::JobFails) {
+        if breaks && self.occurs(Fault::JobFails) {
             ends = Ends::Badly;
             ended = SimJobStage::Ended(end("FAILED", 3));
-        } else if breaks && self.strikes(Fault::JobHangs) {
+        } else if breaks && self.occurs(Fault::JobHangs) {
             ends = Ends::Short;
             (takes, ended) = (limit, SimJobStage::Ended(end("TIMEOUT", 1)));
-        } else if self.strikes(Fault::JobTaken) {
+        } else if self.occurs(Fault::JobTaken) {
             ends = Ends::Short;
             ended = SimJobStage::Lost("PREEMPTED");
-        } else if breaks && job.cluster.name == workload::EXISTING && self.strikes(Fault::JobYields) {
+        } else if breaks && job.cluster.name == workload::EXISTING && self.occurs(Fault::JobYields) {
             ends = Ends::Short;
             ended = SimJobStage::Yielded;
-        } else if self.strikes(Fault::LogTruncated) {
+        } else if self.occurs(Fault::LogTruncated) {
             ends = Ends::Short;
         }
         let stage = if stopped { SimJobStage::Ended(end("CANCELLED", 0)) } else { SimJobStage::Pending };
@@ -110,8 +110,8 @@ impl WorldState {
             return;
         }
         // An idle cluster starts a job without a delay.
-        let longest = [1_000, 20_000][self.dice.index(2)];
-        let (world, waits) = (Arc::clone(world), self.dice.between(0, longest));
+        let longest = [1_000, 20_000][self.random.index(2)];
+        let (world, waits) = (Arc::clone(world), self.random.between(0, longest));
         self.spawn(SimService::Outside, async move {
             world.sleep(waits).await;
             if let Some(job) = world.inner().clouds.jobs.get_mut(&name).filter(|job| job.going()) {
@@ -131,7 +131,7 @@ impl Scheduler for SimScheduler {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         let mut job = job.clone();
         if planted("random_in_a_job_name") {
-            job.name = format!("{}{}", job.name, self.0.world.inner().dice.below(1000));
+            job.name = format!("{}{}", job.name, self.0.world.inner().random.below(1000));
         }
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut WorldState| {
@@ -152,8 +152,8 @@ impl Scheduler for SimScheduler {
                 Some(SimClusterState::Broken(_)) => return gone("NODE_FAIL"),
                 Some(SimClusterState::Ending | SimClusterState::Gone) | None => return gone("CLUSTER_GONE"),
             }
-            if inner.strikes(Fault::LandsLate) {
-                let (job, after) = (job.clone(), inner.dice.between(1_000, 1_500_000));
+            if inner.occurs(Fault::LandsLate) {
+                let (job, after) = (job.clone(), inner.random.between(1_000, 1_500_000));
                 inner.clouds.landing += 1;
                 inner.spawn(SimService::Outside, async move {
                     world.sleep(after).await;
@@ -244,7 +244,7 @@ impl Scheduler for SimScheduler {
 
     async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         let effect = |inner: &mut WorldState| match inner.clouds.jobs.get(name) {
-            Some(job) => Ok((job.written(name, file), inner.strikes(Fault::ProviderLies))),
+            Some(job) => Ok((job.written(name, file), inner.occurs(Fault::ProviderLies))),
             None => passing("no such file"),
         };
         let what = || format!("read {file} of {name}");

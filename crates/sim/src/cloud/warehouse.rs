@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ::warehouse::{
-    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, Past, PastQuery, VerdictRow, Warehouse,
+    Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, PastQuery, PastRun, VerdictRow,
+    Warehouse,
 };
 use model::planted;
 use service::PortError;
@@ -30,7 +31,7 @@ impl Warehouse for SimWarehouse {
     async fn load(&self, load: &str, brought: &Load) -> Result<u64, Error> {
         let mut id = load.to_owned();
         if planted("random_in_a_load_id") {
-            id = format!("{load}-{}", self.0.world.inner().dice.below(1000));
+            id = format!("{load}-{}", self.0.world.inner().random.below(1000));
         }
         let service = self.0.service;
         let effect = |inner: &mut WorldState| {
@@ -94,7 +95,7 @@ impl Warehouse for SimWarehouse {
         answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 
-    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<PastRun>, Error> {
         let effect = |inner: &mut WorldState| Ok(inner.clouds.history.chosen(wanted));
         let what = || format!("look up the earlier runs of {}", wanted.workflow);
         answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)

@@ -106,7 +106,7 @@ pub struct MetricBaseline {
 /// Run-to-run changes that all subjects of a metric share, such as those of a room's temperature.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CommonSpread {
-    /// Standard deviation of the mean over all subjects, relative.
+    /// Relative standard deviation of the mean over all subjects.
     pub deviation: f64,
     /// Number of runs that the deviation is estimated from.
     pub runs: u32,
@@ -173,7 +173,7 @@ impl Region {
     /// All regions, most important first.
     pub const ALL: [Self; 3] = [Self::Plateau, Self::Slope, Self::Latency];
 
-    /// Name of the region in reasons, as the subject of a sentence.
+    /// Name of the region with its article, for the beginning of a reason.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Plateau => "the plateau",

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Nodes suspected for a cause, with their confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Blames {
+pub enum SuspectedNodes {
     /// No node is suspected.
     Nobody,
     /// The nodes with evidence, unless all nodes have it.
@@ -13,7 +13,7 @@ pub enum Blames {
     /// The nodes with evidence, if they are a minority.
     Apart(f64),
 }
-use Blames::{Apart, Nobody, Own};
+use SuspectedNodes::{Apart, Nobody, Own};
 
 /// Builds the enum and the table of names, texts and suspects.
 macro_rules! causes {
@@ -38,7 +38,7 @@ macro_rules! causes {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            pub(crate) const fn blames(self) -> Blames {
+            pub(crate) const fn blames(self) -> SuspectedNodes {
                 match self { $(Self::$variant => $blames,)* }
             }
         }

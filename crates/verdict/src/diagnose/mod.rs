@@ -20,8 +20,8 @@ use crate::{
     network,
 };
 use catalogue::Sign;
-use cause::Blames;
 pub use cause::Cause;
+use cause::SuspectedNodes;
 
 /// A probable cause of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -245,8 +245,8 @@ pub fn suspects(evidence: &RunEvidence<'_>, diagnoses: &[Diagnosis]) -> Vec<Susp
     for diagnosis in diagnoses {
         let (shown, all) = (diagnosis.hosts.len(), hosts.len());
         let blamed = match diagnosis.cause.blames() {
-            Blames::Own(confidence) if shown < all.max(2) => Some(confidence),
-            Blames::Apart(confidence) if 2 * shown < all => Some(confidence),
+            SuspectedNodes::Own(confidence) if shown < all.max(2) => Some(confidence),
+            SuspectedNodes::Apart(confidence) if 2 * shown < all => Some(confidence),
             _ => None,
         };
         if let Some(confidence) = blamed {

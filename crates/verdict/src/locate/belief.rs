@@ -8,7 +8,7 @@
 //!
 //! Randomness is seeded by the number of members: the same outcomes give the same belief.
 
-use super::evidence::{Bad, GroupEvidence, sizes};
+use super::evidence::{BadMembers, GroupEvidence, sizes};
 use super::sampler::Sampler;
 use model::SplitMix64;
 
@@ -16,17 +16,17 @@ use model::SplitMix64;
 #[derive(Debug)]
 pub(super) struct Belief {
     /// Sets of bad members with their probability, sum 1, most likely first.
-    pub sets: Vec<(Bad, f64)>,
+    pub sets: Vec<(BadMembers, f64)>,
     pub evidence: GroupEvidence,
     /// Sampled sets. The frequency of a set is proportional to its probability.
-    carried: Vec<Bad>,
+    carried: Vec<BadMembers>,
     sampler: Sampler,
 }
 
 /// Number of sampled sets. In simulated searches of 54 tests, four times as many sets saved less than half a test.
 const CARRIED: usize = 256;
 
-/// Moves per set and outcome.
+/// Steps of the sampler for each set after each outcome.
 const MOVES: usize = 3;
 
 /// Sets below this fraction of the most likely one are dropped.
@@ -56,7 +56,7 @@ impl Belief {
     pub fn learn(&mut self, group: &[bool], degraded: bool) {
         self.evidence.push(group, degraded);
         let noise = self.evidence.noise;
-        let likelihood = |bad: &Bad| {
+        let likelihood = |bad: &BadMembers| {
             if bad.iter().any(|member| group[*member]) == degraded { 1.0 - noise } else { noise }
         };
         let weights: Vec<f64> = self.carried.iter().map(likelihood).collect();
@@ -103,15 +103,15 @@ impl Belief {
     }
 
     /// The sampled set with the highest likelihood.
-    fn likeliest(&self, sampled: &[(Bad, f64)]) -> Option<Bad> {
-        let likelihood = |(bad, _): &(Bad, f64)| self.evidence.likely(bad);
+    fn likeliest(&self, sampled: &[(BadMembers, f64)]) -> Option<BadMembers> {
+        let likelihood = |(bad, _): &(BadMembers, f64)| self.evidence.likely(bad);
         let likeliest = sampled.iter().max_by(|a, b| likelihood(a).total_cmp(&likelihood(b)))?;
         Some(likeliest.0.clone())
     }
 
     /// A set, and all sets with one member removed, exchanged or added, with their likelihood relative to the
     /// first.
-    fn around(&self, bad: &Bad) -> Vec<(Bad, f64)> {
+    fn around(&self, bad: &BadMembers) -> Vec<(BadMembers, f64)> {
         let evidence = &self.evidence;
         let against = evidence.wrong(bad.iter().copied());
         let mut sets = vec![(bad.clone(), 1.0)];
@@ -133,11 +133,11 @@ impl Belief {
     /// `against` outcomes contradict. `size_ratio`: likelihood ratio of the new size to the size of `bad`.
     fn with_one_more(
         &self,
-        rest: &Bad,
-        bad: &Bad,
+        rest: &BadMembers,
+        bad: &BadMembers,
         against: u32,
         size_ratio: f64,
-    ) -> impl Iterator<Item = (Bad, f64)> {
+    ) -> impl Iterator<Item = (BadMembers, f64)> {
         let mut each = Vec::new();
         self.evidence.each_more(rest, against, &mut each);
         each.into_iter().enumerate().filter_map(move |(member, ratio)| {
@@ -153,11 +153,11 @@ impl Belief {
 }
 
 /// The distinct sets, ascending, with their fraction of the samples.
-fn frequencies(samples: &[Bad]) -> Vec<(Bad, f64)> {
+fn frequencies(samples: &[BadMembers]) -> Vec<(BadMembers, f64)> {
     let one = 1.0 / samples.len() as f64;
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
-    let mut distinct: Vec<(Bad, f64)> = Vec::new();
+    let mut distinct: Vec<(BadMembers, f64)> = Vec::new();
     for bad in sorted {
         match distinct.last_mut() {
             Some((last, fraction)) if *last == bad => *fraction += one,
@@ -168,7 +168,7 @@ fn frequencies(samples: &[Bad]) -> Vec<(Bad, f64)> {
 }
 
 /// Whether the sets differ by at most one member added, removed or exchanged.
-fn neighbors(one: &Bad, other: &Bad) -> bool {
+fn neighbors(one: &BadMembers, other: &BadMembers) -> bool {
     let both = one.iter().filter(|member| other.binary_search(member).is_ok()).count();
     one.len() - both <= 1 && other.len() - both <= 1
 }

@@ -1,7 +1,7 @@
 //! Likelihood of a set of bad members, given the outcomes and the prior.
 
 /// A set of bad members: indices, ascending.
-pub(super) type Bad = Vec<usize>;
+pub(super) type BadMembers = Vec<usize>;
 
 /// All outcomes, and the prior.
 #[derive(Debug)]

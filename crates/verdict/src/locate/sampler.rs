@@ -4,7 +4,7 @@
 //! one member, drawn in the same way, and is accepted by the ratio of the weights of the forward and the reverse moves (Metropolis and
 //! Hastings with locally informed proposals: Zanella 2020).
 
-use super::evidence::{Bad, GroupEvidence};
+use super::evidence::{BadMembers, GroupEvidence};
 use model::SplitMix64;
 
 /// Random source and buffer of the moves; the set itself is passed to each step.
@@ -16,13 +16,13 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Initial state with this random source.
+    /// Creates a sampler that draws from `chance`.
     pub fn new(chance: SplitMix64) -> Self {
         Self { chance, room: Vec::new() }
     }
 
     /// Performs both moves once.
-    pub fn step(&mut self, bad: &mut Bad, evidence: &GroupEvidence) {
+    pub fn step(&mut self, bad: &mut BadMembers, evidence: &GroupEvidence) {
         self.exchange(bad, evidence);
         if self.chance.part() < 0.5 {
             self.grow(bad, evidence);
@@ -31,7 +31,7 @@ impl Sampler {
         }
     }
 
-    fn exchange(&mut self, bad: &mut Bad, evidence: &GroupEvidence) {
+    fn exchange(&mut self, bad: &mut BadMembers, evidence: &GroupEvidence) {
         if bad.is_empty() {
             return;
         }
@@ -41,7 +41,7 @@ impl Sampler {
         insert(bad, self.draw(sum).unwrap_or(old));
     }
 
-    fn grow(&mut self, bad: &mut Bad, evidence: &GroupEvidence) {
+    fn grow(&mut self, bad: &mut BadMembers, evidence: &GroupEvidence) {
         if bad.len() == evidence.members {
             return;
         }
@@ -56,7 +56,7 @@ impl Sampler {
         }
     }
 
-    fn shrink(&mut self, bad: &mut Bad, evidence: &GroupEvidence) {
+    fn shrink(&mut self, bad: &mut BadMembers, evidence: &GroupEvidence) {
         if bad.is_empty() {
             return;
         }
@@ -85,7 +85,7 @@ impl Sampler {
     }
 }
 
-fn insert(bad: &mut Bad, member: usize) {
+fn insert(bad: &mut BadMembers, member: usize) {
     let at = bad.partition_point(|other| *other < member);
     bad.insert(at, member);
 }

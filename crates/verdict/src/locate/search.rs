@@ -13,7 +13,7 @@ use super::{Located, Searched, Suspect};
 /// less than half of the tests.
 const PRIOR_ODDS: f64 = 33.0;
 
-/// Maximum total doubt, as a multiple of the doubt per bad member.
+/// Maximum total uncertainty, as a multiple of the uncertainty per bad member.
 const MOST_DOUBTS: usize = 4;
 
 /// Evidence weight for the choice of tests, as a factor on log-odds.
@@ -23,7 +23,7 @@ const MOST_DOUBTS: usize = 4;
 /// them likely (the weights of Berlekamp, 1968, for searches with lies; one half approximates them). With one
 /// expected bad member, every relevant set is weighted; with several, only a few hundred sets are sampled,
 /// and a lower weight would scatter them too far.
-fn hedge(options: &PlanOptions) -> f64 {
+fn weight_exponent(options: &PlanOptions) -> f64 {
     if options.expected <= 1.0 && options.most.is_none() { 0.5 } else { 0.75 }
 }
 
@@ -66,7 +66,8 @@ impl<'a> GroupSearch<'a> {
         let number = members.iter().enumerate().map(|(at, name)| (*name, at)).collect();
         let believed = |noise| Belief::new(members.len(), noise, options.expected);
         let odds = (1.0 - options.noise) / options.noise;
-        let hedged = (options.noise > 0.01).then(|| believed(1.0 / (1.0 + odds.powf(hedge(&options)))));
+        let hedged =
+            (options.noise > 0.01).then(|| believed(1.0 / (1.0 + odds.powf(weight_exponent(&options)))));
         let belief = believed(options.noise);
         let most = options.most.unwrap_or_else(|| tests_for(members.len(), options.expected, options.noise));
         Self { members, number, belief, hedged, options, most, tests: 0, has_findings: false }

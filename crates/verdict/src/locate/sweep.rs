@@ -146,14 +146,14 @@ fn unmeasured<'a>(members: &'a [String], results: &[PairResult]) -> Vec<&'a Stri
 fn first_pairs(members: &[String], done: usize) -> Vec<(String, String)> {
     let count = members.len();
     // With an odd number of members, one of them pauses in each round.
-    let seats = count + count % 2;
-    let rounds = if count % 2 == 1 { 3 } else { 2 }.min(seats.saturating_sub(1));
+    let positions = count + count % 2;
+    let rounds = if count % 2 == 1 { 3 } else { 2 }.min(positions.saturating_sub(1));
     let mut begun = 0;
     for round in 0..rounds {
         // The last position of the circle is fixed; in each round the others rotate by one.
-        let seat = |at: usize| if at == seats - 1 { at } else { (at + round) % (seats - 1) };
-        let pairs: Vec<_> = (0..seats / 2)
-            .map(|at| (seat(at), seat(seats - 1 - at)))
+        let position = |at: usize| if at == positions - 1 { at } else { (at + round) % (positions - 1) };
+        let pairs: Vec<_> = (0..positions / 2)
+            .map(|at| (position(at), position(positions - 1 - at)))
             .filter(|(a, b)| *a < count && *b < count)
             .map(|(a, b)| (members[a.min(b)].clone(), members[a.max(b)].clone()))
             .collect();

@@ -41,7 +41,7 @@ pub use pair_search::{from_pair_metrics, pair_metrics, units_of_pairs};
 use crate::{
     evidence::RunEvidence,
     fingerprint::Fingerprint,
-    judgement::{Judgement, gravity, verdict},
+    judgement::{Judgement, severity, verdict},
     locate::Suspect,
     sanity,
     standard::Standard,
@@ -113,7 +113,7 @@ pub(crate) fn judge(
         evidence.extend(pairs::evidence(name, measured.map(|metric| (&metric.subject, !is_bad(metric)))));
     }
     evidence.extend(failed_pairs(reading));
-    reasons.sort_by_key(|reason| gravity(reason.weighs));
+    reasons.sort_by_key(|reason| severity(reason.weighs));
     let verdict = verdict(&reasons);
     Judgement {
         schema: "burnin/verdict/v1".to_owned(),
@@ -252,7 +252,7 @@ fn statements<'a>(reading: &'a Reading, criteria: &'a Criteria, found: &mut Foun
     for (name, metrics) in failed {
         let accused: BTreeSet<_> =
             reading.findings.iter().map(|finding| SubjectPlace::of(&finding.subject)).collect();
-        // If the subject also has a finding, the finding is the reason, with the severity of the finding.
+        // If the subject also has a finding, only the finding is a reason, with its severity.
         let without: Vec<_> =
             metrics.iter().filter(|metric| !accused.contains(&SubjectPlace::of_metric(metric))).collect();
         for metric in without.iter().copied().copied() {

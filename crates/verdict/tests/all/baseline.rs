@@ -338,10 +338,10 @@ fn a_baseline_that_does_not_repeat_judges_no_run() {
     };
     let slow = slower(real("healthy-2.log"), 356.0 / 151.0);
     for (bad, why) in [
-        (Baseline { repeats_within: Some(0.051), ..good.clone() }, "stated"),
-        (old(&[-0.29, -0.29, 0.68, 0.0, 1.0], 0.635), "of an older version, with levels"),
+        (Baseline { repeats_within: Some(0.051), ..good.clone() }, "the baseline states it"),
+        (old(&[-0.29, -0.29, 0.68, 0.0, 1.0], 0.635), "a baseline of an older version, with two levels"),
         (old(&[0.0, 0.0, 0.0, 1.0, 1.0], 0.002), "two levels, which the median does not show"),
-        (old(&[], 0.635), "of the oldest version"),
+        (old(&[], 0.635), "a baseline of the oldest version"),
     ] {
         for run in [&slow, &real("healthy-2.log")] {
             let judgement = judged(run, &bad);

@@ -52,25 +52,25 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
 
 /// Rest of a case's log, after the lines that name the cause.
 #[derive(Clone, Copy, PartialEq)]
-enum Then {
+enum LogRest {
     /// The log continues with a complete table.
     Measures,
     /// The log ends without a table.
     Stops,
 }
-use Then::{Measures, Stops};
+use LogRest::{Measures, Stops};
 
 struct Case {
     cause: Cause,
-    says: &'static str,
-    then: Then,
+    lines: &'static str,
+    then: LogRest,
     state: &'static str,
     network: Option<&'static str>,
     blames: Option<&'static str>,
 }
 
-const fn case(cause: Cause, says: &'static str, then: Then) -> Case {
-    Case { cause, says, then, state: "FAILED", network: None, blames: None }
+const fn case(cause: Cause, lines: &'static str, then: LogRest) -> Case {
+    Case { cause, lines, then, state: "FAILED", network: None, blames: None }
 }
 
 const fn on(network: &'static str, case: Case) -> Case {
@@ -249,12 +249,12 @@ const CASES: &[Case] = &[
 
 #[test]
 fn every_cause_is_found_by_its_phrases() {
-    for Case { cause, says, then, state, network, blames } in CASES {
+    for Case { cause, lines, then, state, network, blames } in CASES {
         let (state, rest) = if *then == Measures { ("COMPLETED", TABLE) } else { (*state, "") };
-        let log = format!("{HEADER}{says}\n{rest}");
+        let log = format!("{HEADER}{lines}\n{rest}");
         let judgement = judged(&log, *network, state);
         let found = judgement.diagnoses.iter().find(|diagnosis| diagnosis.cause == *cause);
-        let found = found.unwrap_or_else(|| panic!("{cause} of\n{says}\n{judgement:#?}"));
+        let found = found.unwrap_or_else(|| panic!("{cause} of\n{lines}\n{judgement:#?}"));
         let line = found.evidence.first().unwrap_or_else(|| panic!("{cause} has no line as evidence"));
         assert_eq!(log.lines().nth(line.line as usize - 1), Some(line.text.as_str()), "{cause}");
         let suspects: Vec<_> =
@@ -308,18 +308,18 @@ const NOT_STARTED: &[(&str, Option<Cause>)] = &[
 
 #[test]
 fn a_benchmark_that_did_not_start_is_inconclusive_without_suspects() {
-    for (says, cause) in NOT_STARTED {
+    for (lines, cause) in NOT_STARTED {
         for state in ["FAILED", "OUT_OF_MEMORY", "PREEMPTED"] {
-            let judgement = judged(&format!("{says}\n"), None, state);
-            assert_eq!(judgement.verdict, Verdict::Inconclusive, "{says}: {judgement:#?}");
-            assert_eq!(judgement.reasons[0].code, "NOT_STARTED", "{says}");
-            assert_eq!(judgement.suspects, [], "{says}");
+            let judgement = judged(&format!("{lines}\n"), None, state);
+            assert_eq!(judgement.verdict, Verdict::Inconclusive, "{lines}: {judgement:#?}");
+            assert_eq!(judgement.reasons[0].code, "NOT_STARTED", "{lines}");
+            assert_eq!(judgement.suspects, [], "{lines}");
             let named = cause.is_none_or(|cause| causes(&judgement).contains(&cause));
-            assert!(named, "{says}: {:?}", causes(&judgement));
+            assert!(named, "{lines}: {:?}", causes(&judgement));
         }
         // After the benchmark's start the same message is a failure of the run.
-        let began = judged(&format!("{HEADER}{says}\n"), None, "FAILED");
-        assert_eq!((began.verdict, began.reasons[0].code.as_str()), (Verdict::Fail, "JOB_FAILED"), "{says}");
+        let began = judged(&format!("{HEADER}{lines}\n"), None, "FAILED");
+        assert_eq!((began.verdict, began.reasons[0].code.as_str()), (Verdict::Fail, "JOB_FAILED"), "{lines}");
     }
 }
 
@@ -360,26 +360,26 @@ fn a_fault_named_before_the_first_line_of_the_benchmark_is_reported() {
             None,
         ),
     ];
-    for (says, cause, blamed) in cases {
+    for (lines, cause, blamed) in cases {
         // Even if the program is missing too, the fault of the node decides.
         for more in ["", "bash: ./all_reduce_perf: No such file or directory\n"] {
-            let judgement = judged(&format!("{says}\n{more}"), None, "FAILED");
-            assert_eq!(judgement.reasons[0].code, "JOB_FAILED", "{says}");
-            assert_eq!(judgement.verdict, Verdict::Fail, "{says}");
-            assert!(causes(&judgement).contains(cause), "{says}: {:?}", causes(&judgement));
+            let judgement = judged(&format!("{lines}\n{more}"), None, "FAILED");
+            assert_eq!(judgement.reasons[0].code, "JOB_FAILED", "{lines}");
+            assert_eq!(judgement.verdict, Verdict::Fail, "{lines}");
+            assert!(causes(&judgement).contains(cause), "{lines}: {:?}", causes(&judgement));
             let suspects: Vec<_> = judgement.suspects.iter().filter_map(|it| it.host.as_deref()).collect();
-            assert_eq!(suspects.first(), blamed.as_ref(), "{says}");
+            assert_eq!(suspects.first(), blamed.as_ref(), "{lines}");
         }
     }
     // NCCL began before it failed, so the benchmark has started and the verdict on the failed job is fail.
-    for says in
+    for lines in
         ["NCCL version 2.28.9+cuda13.0", "node-1: Test NCCL failure common.cu:1005 'internal error / '"]
     {
-        let judgement = judged(&format!("{says}\n"), None, "FAILED");
+        let judgement = judged(&format!("{lines}\n"), None, "FAILED");
         assert_eq!(
             (judgement.verdict, judgement.reasons[0].code.as_str()),
             (Verdict::Fail, "JOB_FAILED"),
-            "{says}"
+            "{lines}"
         );
     }
     // Only the scheduler's state shows a lost node.
@@ -492,7 +492,7 @@ fn the_silent_peer_is_suspected_rather_than_the_reporters() {
 
 #[test]
 fn clues_do_not_depend_on_the_chunks_of_the_log() {
-    let log: String = CASES.iter().map(|case| format!("{}\r\n", case.says)).collect();
+    let log: String = CASES.iter().map(|case| format!("{}\r\n", case.lines)).collect();
     let whole = read_log(&log).1;
     assert!(whole.signs.len() > 20);
     for chunk in [1, 2, 7, 64, 1000] {

@@ -95,7 +95,7 @@ impl Batches {
         let due = last.map_or(0, |last| last.made_at + millis(self.options.every));
         // If another process's clock is ahead, the pause is at most one interval.
         let rest = Duration::from_millis(due.saturating_sub(now())).min(self.options.every);
-        rest.max(self.options.company)
+        rest.max(self.options.wait_for_others)
     }
 
     /// Creates the batch after `last` with this load, unless the load is in an earlier batch.
@@ -111,7 +111,7 @@ impl Batches {
             rules: RULES,
             number: last.map_or(0, |last| last.number) + 1,
             made_at: now(),
-            loads: self.company(note, last).await?,
+            loads: self.batch_members(note, last).await?,
         };
         self.spool.put(&name(batch.number), &batch).await?;
         Ok(())
@@ -136,7 +136,7 @@ impl Batches {
     }
 
     /// This load, and other waiting loads without a batch.
-    async fn company(&self, note: &LoadNote, last: Option<&Batch>) -> Result<Vec<LoadNote>, Error> {
+    async fn batch_members(&self, note: &LoadNote, last: Option<&Batch>) -> Result<Vec<LoadNote>, Error> {
         let mut names = Vec::new();
         for slot in slots(now()) {
             names.extend(self.spool.waiting(slot).await?);

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::client::BigQueryClient;
 use crate::{
-    ColumnType, Error, FindingRow, MeasurementKind, MeasurementRow, MetricRow, NodeResultRow, Past,
-    PastQuery, SharedText, TABLES, TableColumn, VerdictRow, WarehouseTable,
+    ColumnType, Error, FindingRow, MeasurementKind, MeasurementRow, MetricRow, NodeResultRow, PastQuery,
+    PastRun, SharedText, TABLES, TableColumn, VerdictRow, WarehouseTable,
 };
 
 /// The common order of measurements.
@@ -43,7 +43,7 @@ pub async fn verdicts(client: &BigQueryClient, run: &str) -> Result<Vec<VerdictR
 }
 
 /// A cluster's history, oldest first.
-pub async fn past(client: &BigQueryClient, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
+pub async fn past(client: &BigQueryClient, wanted: &PastQuery) -> Result<Vec<PastRun>, Error> {
     let from = |table: &str| {
         format!(
             "FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY requested_at, run) AS from_the_first, \
@@ -98,7 +98,7 @@ pub async fn past(client: &BigQueryClient, wanted: &PastQuery) -> Result<Vec<Pas
     }
     let past = |run: &VerdictRow| {
         let (rows, metrics) = (measured.remove(&run.run), metrics.remove(&run.run));
-        Past::of(run, &rows.unwrap_or_default(), &metrics.unwrap_or_default())
+        PastRun::of(run, &rows.unwrap_or_default(), &metrics.unwrap_or_default())
     };
     Ok(runs.iter().map(past).collect())
 }

@@ -6,12 +6,12 @@ use futures::future::join_all;
 use ledger::Store;
 use warehouse::{Error, Warehouse, bigquery::BigQueryOptions};
 
-use super::{BigQueryBed, MEASUREMENTS, VERDICTS, hasty, load};
+use super::{BigQueryBed, MEASUREMENTS, VERDICTS, load, short_waits};
 
 #[tokio::test]
 async fn concurrent_loads_share_a_job_for_each_table() {
     let bed = BigQueryBed::new().await;
-    let options = BigQueryOptions { company: Duration::from_millis(700), ..hasty() };
+    let options = BigQueryOptions { wait_for_others: Duration::from_millis(700), ..short_waits() };
     let (one, two) = (bed.warehouse(options.clone()), bed.warehouse(options));
     let loads: Vec<_> =
         (0..24).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 3))).collect();
@@ -32,8 +32,11 @@ async fn concurrent_loads_share_a_job_for_each_table() {
 #[tokio::test]
 async fn batches_keep_their_interval_and_a_load_reports_that_it_waits() {
     let bed = BigQueryBed::new().await;
-    let options =
-        BigQueryOptions { every: Duration::from_secs(3600), patience: Duration::from_secs(2), ..hasty() };
+    let options = BigQueryOptions {
+        every: Duration::from_secs(3600),
+        timeout: Duration::from_secs(2),
+        ..short_waits()
+    };
     let warehouse = bed.warehouse(options.clone());
     assert_eq!(warehouse.load("a.1", &load("a", 2)).await, Ok(2));
     let begun = Instant::now();
@@ -44,7 +47,7 @@ async fn batches_keep_their_interval_and_a_load_reports_that_it_waits() {
     assert!(begun.elapsed() >= Duration::from_secs(4));
     assert_eq!(bed.count(VERDICTS).len(), 1);
     // Another loader whose batch is due includes the waiting loads.
-    assert_eq!(bed.warehouse(hasty()).load("c.1", &load("c", 2)).await, Ok(2));
+    assert_eq!(bed.warehouse(short_waits()).load("c.1", &load("c", 2)).await, Ok(2));
     assert_eq!(bed.count(VERDICTS).len(), 3);
     assert_eq!(bed.jobs("measurements").len(), 2);
 }
@@ -52,7 +55,7 @@ async fn batches_keep_their_interval_and_a_load_reports_that_it_waits() {
 #[tokio::test]
 async fn no_batch_exceeds_its_maximum_size() {
     let bed = BigQueryBed::new().await;
-    let options = BigQueryOptions { company: Duration::from_millis(300), most: 4, ..hasty() };
+    let options = BigQueryOptions { wait_for_others: Duration::from_millis(300), most: 4, ..short_waits() };
     let warehouse = bed.warehouse(options);
     let loads: Vec<_> =
         (0..10).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 1))).collect();
@@ -67,8 +70,8 @@ async fn no_batch_exceeds_its_maximum_size() {
 #[tokio::test]
 async fn a_load_is_recognized_by_another_loader() {
     let bed = BigQueryBed::new().await;
-    assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 4)).await, Ok(4));
-    let other = bed.warehouse(hasty());
+    assert_eq!(bed.warehouse(short_waits()).load("a.1", &load("a", 4)).await, Ok(4));
+    let other = bed.warehouse(short_waits());
     assert_eq!(
         other.load("a.1", &load("a", 1)).await,
         Ok(4),
@@ -81,7 +84,8 @@ async fn a_load_is_recognized_by_another_loader() {
 #[tokio::test]
 async fn another_loader_continues_the_jobs_of_a_crashed_loader() {
     let bed = BigQueryBed::with_pause(Duration::ZERO).await;
-    let warehouse = bed.warehouse(BigQueryOptions { company: Duration::from_millis(300), ..hasty() });
+    let warehouse =
+        bed.warehouse(BigQueryOptions { wait_for_others: Duration::from_millis(300), ..short_waits() });
     let loads: Vec<_> = ["a", "b", "c"].map(|run| (format!("{run}.1"), load(run, 2))).into();
     join_all(loads.iter().map(|(id, load)| async { assert_eq!(warehouse.load(id, load).await, Ok(2)) }))
         .await;
@@ -91,7 +95,7 @@ async fn another_loader_continues_the_jobs_of_a_crashed_loader() {
         for run in unwritten {
             store.remove(&format!("warehouse/val-prod.burnin/loads/{run}.1/end.json")).await.unwrap();
         }
-        let another = bed.warehouse(hasty());
+        let another = bed.warehouse(short_waits());
         for (id, load) in &loads {
             assert_eq!(another.load(id, load).await, Ok(2), "{unwritten:?}, {id}");
         }

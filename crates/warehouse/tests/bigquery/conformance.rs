@@ -3,14 +3,14 @@
 use bigquery_standin::{Fault, On, engine::Engine};
 use warehouse::{Error, Load, VerdictRow, Warehouse, bigquery::BigQuery, conformance};
 
-use crate::{BigQueryBed, hasty};
+use crate::{BigQueryBed, short_waits};
 
 #[tokio::test]
 async fn the_bigquery_warehouse_conforms() {
     let bed = BigQueryBed::new().await;
-    conformance::loads(&*bed.warehouse(hasty())).await;
+    conformance::loads(&*bed.warehouse(short_waits())).await;
     let bed = BigQueryBed::new().await;
-    let warehouse = bed.warehouse(hasty());
+    let warehouse = bed.warehouse(short_waits());
     conformance::history(&*warehouse).await;
     // Repeat the suite with paged, late and lost responses.
     bed.bigquery.pages_of(3);
@@ -23,7 +23,7 @@ async fn the_bigquery_warehouse_conforms() {
 #[tokio::test]
 async fn errors_are_classified_as_transient_or_permanent() {
     let bed = BigQueryBed::new().await;
-    let warehouse = bed.warehouse(hasty());
+    let warehouse = bed.warehouse(short_waits());
     assert_eq!(
         warehouse.table(),
         "val-prod.burnin (tables measurements, metrics, findings, node_results, verdicts and runs)"
@@ -48,7 +48,7 @@ async fn the_bigquery_warehouse_conforms_on_a_googlesql_engine() {
             engine.table("burnin", table.name, &table.bigquery()).await.unwrap();
         }
         let store = engine.bucket(project).unwrap();
-        let warehouse = BigQuery::new(project, "burnin", Some(engine.endpoint.clone()), store, hasty());
+        let warehouse = BigQuery::new(project, "burnin", Some(engine.endpoint.clone()), store, short_waits());
         match project {
             "loads" => conformance::loads(&warehouse).await,
             _ => conformance::history(&warehouse).await,

@@ -6,7 +6,7 @@ use bigquery_standin::{Fault, On};
 use futures::future::join_all;
 use warehouse::{Error, MeasurementRow, Warehouse, bigquery::BigQueryOptions};
 
-use super::{BigQueryBed, MEASUREMENTS, METRICS, VERDICTS, hasty, load, load_of_metrics};
+use super::{BigQueryBed, MEASUREMENTS, METRICS, VERDICTS, load, load_of_metrics, short_waits};
 
 #[tokio::test]
 async fn a_lost_response_creates_no_second_job() {
@@ -22,7 +22,7 @@ async fn a_lost_response_creates_no_second_job() {
         for on in [On::Insert, On::Get, On::Table] {
             bed.bigquery.fault(on, fault.clone());
         }
-        assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 3)).await, Ok(3), "{fault:?}");
+        assert_eq!(bed.warehouse(short_waits()).load("a.1", &load("a", 3)).await, Ok(3), "{fault:?}");
         assert_eq!(bed.count(MEASUREMENTS)["a"], 3, "{fault:?}");
         assert_eq!(bed.bigquery.jobs().len(), 2, "{fault:?}: {:?}", bed.bigquery.jobs().keys());
     }
@@ -34,7 +34,7 @@ async fn a_failed_job_is_retried_under_another_id() {
     for reason in ["backendError", "rateLimitExceeded"] {
         bed.bigquery.fault(On::Job, Fault::Fails(reason));
     }
-    assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 3)).await, Ok(3));
+    assert_eq!(bed.warehouse(short_waits()).load("a.1", &load("a", 3)).await, Ok(3));
     let jobs = bed.jobs("measurements");
     let ends: Vec<_> = jobs.iter().map(|(_, end)| end.as_str()).collect();
     assert_eq!(ends, ["backendError", "rateLimitExceeded", ""], "{jobs:?}");
@@ -50,21 +50,22 @@ async fn a_successor_waits_before_retrying_a_failed_job() {
     let bed = BigQueryBed::new().await;
     bed.bigquery.quota(0);
     let options =
-        BigQueryOptions { again: Duration::from_secs(60), patience: Duration::from_secs(2), ..hasty() };
+        BigQueryOptions { again: Duration::from_secs(60), timeout: Duration::from_secs(2), ..short_waits() };
     for _ in 0..3 {
         let result = bed.warehouse(options.clone()).load("a.1", &load("a", 3)).await;
         assert!(matches!(&result, Err(Error::Transient(why)) if why.contains("quotaExceeded")), "{result:?}");
     }
     assert_eq!(bed.jobs("measurements").len(), 1, "no job is created during the pause after a failed job");
-    bed.bigquery.heal();
-    assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 3)).await, Ok(3));
+    bed.bigquery.clear_faults();
+    assert_eq!(bed.warehouse(short_waits()).load("a.1", &load("a", 3)).await, Ok(3));
 }
 
 #[tokio::test]
 async fn only_loads_with_invalid_rows_are_rejected() {
     let bed = BigQueryBed::new().await;
-    bed.bigquery.dislike("the rejected text");
-    let warehouse = bed.warehouse(BigQueryOptions { company: Duration::from_millis(300), ..hasty() });
+    bed.bigquery.reject_rows_with("the rejected text");
+    let warehouse =
+        bed.warehouse(BigQueryOptions { wait_for_others: Duration::from_millis(300), ..short_waits() });
     let mut loads: Vec<_> =
         (0..9).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 2))).collect();
     loads[4].1.rows[1].log = "the rejected text".to_owned();
@@ -86,7 +87,7 @@ async fn only_loads_with_invalid_rows_are_rejected() {
     assert_eq!((judged.len(), judged.values().all(|rows| *rows == 1)), (7, true));
     assert!(judged.keys().all(|run| measured[run] == 2), "{measured:?}");
     // Another loader returns the same error for a rejected load, without a new load job.
-    let (jobs, other) = (bed.bigquery.jobs().len(), bed.warehouse(hasty()));
+    let (jobs, other) = (bed.bigquery.jobs().len(), bed.warehouse(short_waits()));
     assert!(matches!(other.load(&loads[4].0, &loads[4].1).await, Err(Error::Permanent(_))));
     assert_eq!(bed.bigquery.jobs().len(), jobs);
 }
@@ -94,7 +95,7 @@ async fn only_loads_with_invalid_rows_are_rejected() {
 #[tokio::test]
 async fn invalid_rows_are_rejected_before_batching() {
     let bed = BigQueryBed::new().await;
-    let warehouse = bed.warehouse(hasty());
+    let warehouse = bed.warehouse(short_waits());
     let of = |change: &dyn Fn(&mut MeasurementRow)| {
         let mut load = load("a", 2);
         change(&mut load.rows[1]);
@@ -138,7 +139,7 @@ async fn a_missing_column_is_reported_without_rejecting_loads() {
     ] {
         let store = std::sync::Arc::new(ledger::MemoryStore::default());
         let warehouse =
-            warehouse::bigquery::BigQuery::new("val-prod", dataset, endpoint.clone(), store, hasty());
+            warehouse::bigquery::BigQuery::new("val-prod", dataset, endpoint.clone(), store, short_waits());
         let end = warehouse.load("a.1", &load("a", 1)).await;
         assert!(matches!(&end, Err(Error::Transient(why)) if why.contains(expected)), "{end:?}");
     }
@@ -146,19 +147,19 @@ async fn a_missing_column_is_reported_without_rejecting_loads() {
 }
 
 #[tokio::test]
-async fn a_batch_of_the_earlier_rules_is_continued() {
+async fn a_batch_of_an_older_rules_version_is_continued() {
     let bed = BigQueryBed::new().await;
     let batch = r#"{"rules":1,"number":1,"made_at":0,"loads":[]}"#;
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);
-    assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 1)).await, Ok(1));
+    assert_eq!(bed.warehouse(short_waits()).load("a.1", &load("a", 1)).await, Ok(1));
 }
 
 #[tokio::test]
-async fn a_batch_with_later_rules_is_not_processed() {
+async fn a_batch_of_a_newer_rules_version_is_not_processed() {
     let bed = BigQueryBed::new().await;
     let batch = r#"{"rules":5,"number":1,"made_at":0,"loads":[]}"#;
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);
-    let result = bed.warehouse(hasty()).load("a.1", &load("a", 1)).await;
+    let result = bed.warehouse(short_waits()).load("a.1", &load("a", 1)).await;
     assert!(matches!(&result, Err(Error::Transient(why)) if why.contains("a newer loader")), "{result:?}");
     assert!(bed.bigquery.jobs().is_empty());
 }
@@ -169,7 +170,7 @@ async fn metrics_are_loaded_once_and_before_the_verdict() {
     // The first job of the table `metrics` fails, and all its calls are repeated by another loader.
     bed.bigquery.fault(On::Job, Fault::Fails("backendError"));
     for _ in 0..2 {
-        assert_eq!(bed.warehouse(hasty()).load("a.c2a1", &load_of_metrics("a", 5)).await, Ok(5));
+        assert_eq!(bed.warehouse(short_waits()).load("a.c2a1", &load_of_metrics("a", 5)).await, Ok(5));
     }
     assert_eq!((bed.count(METRICS)["a"], bed.count(VERDICTS)["a"]), (5, 1));
     let ends: Vec<_> = bed.jobs("metrics").into_iter().map(|(_, end)| end).collect();
@@ -182,7 +183,7 @@ async fn metrics_that_bigquery_would_store_twice_are_rejected_beforehand() {
     let bed = BigQueryBed::new().await;
     let mut twice = load_of_metrics("a", 2);
     twice.metrics[1].metric_number = 0;
-    let refused = bed.warehouse(hasty()).load("a.c2a1", &twice).await;
+    let refused = bed.warehouse(short_waits()).load("a.c2a1", &twice).await;
     assert!(matches!(&refused, Err(Error::Permanent(why)) if why.contains("metrics")), "{refused:?}");
     assert!(bed.bigquery.jobs().is_empty());
 }

@@ -9,7 +9,7 @@ mod storm;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bigquery_standin::BigQuery as StandIn;
-use gcp::storage::{CloudStorage, Patience};
+use gcp::storage::{CloudStorage, StorageTimeouts};
 use model::{Timestamp, Verdict};
 use storage_standin::{Options as Storage, StandIn as Bucket};
 use warehouse::{
@@ -54,14 +54,14 @@ impl BigQueryBed {
 
     /// The bucket with shortened timeouts, as the loaders use it.
     fn store(&self) -> Arc<CloudStorage> {
-        let patience = Patience {
+        let timeouts = StorageTimeouts {
             attempt: Duration::from_secs(2),
             total: Duration::from_secs(8),
             look: Duration::from_secs(2),
             stream: Duration::from_secs(8),
         };
         let emulator = self.bucket.url().parse().unwrap();
-        Arc::new(CloudStorage::with_patience(BUCKET, Some(emulator), patience))
+        Arc::new(CloudStorage::with_timeouts(BUCKET, Some(emulator), timeouts))
     }
 
     /// A loader that uses both stand-ins.
@@ -91,11 +91,11 @@ impl BigQueryBed {
 }
 
 /// Timing without pauses.
-fn hasty() -> BigQueryOptions {
+fn short_waits() -> BigQueryOptions {
     BigQueryOptions {
-        patience: Duration::from_secs(20),
+        timeout: Duration::from_secs(20),
         attempt: Duration::from_secs(2),
-        company: Duration::from_millis(1),
+        wait_for_others: Duration::from_millis(1),
         every: Duration::ZERO,
         most: 500,
         again: Duration::from_millis(5),

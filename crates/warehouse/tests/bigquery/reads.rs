@@ -4,12 +4,12 @@ use bigquery_standin::{Fault, On};
 use model::{Timestamp, Verdict};
 use warehouse::{Error, MeasurementRow, PastQuery, VerdictRow, Warehouse};
 
-use super::{BigQueryBed, hasty, load};
+use super::{BigQueryBed, load, short_waits};
 
 #[tokio::test]
 async fn every_cell_is_read_back_unchanged() {
     let bed = BigQueryBed::new().await;
-    let warehouse = bed.warehouse(hasty());
+    let warehouse = bed.warehouse(short_waits());
     let mut given = load("a", 2);
     given.rows[0] = MeasurementRow {
         workflow: "'; DROP TABLE runs; -- `\" \\ \n é 🦀 @run".into(),
@@ -40,7 +40,7 @@ async fn every_cell_is_read_back_unchanged() {
 #[tokio::test]
 async fn query_results_are_complete_after_slow_lost_or_paged_responses() {
     let bed = BigQueryBed::new().await;
-    let warehouse = bed.warehouse(hasty());
+    let warehouse = bed.warehouse(short_waits());
     let given = load("a", 30);
     warehouse.load("a.1", &given).await.unwrap();
     bed.bigquery.pages_of(7);
@@ -56,7 +56,7 @@ async fn query_results_are_complete_after_slow_lost_or_paged_responses() {
 #[tokio::test]
 async fn rejections_are_reported() {
     let bed = BigQueryBed::new().await;
-    let warehouse = bed.warehouse(hasty());
+    let warehouse = bed.warehouse(short_waits());
     bed.bigquery.fault(On::Query, Fault::Refused(403));
     let wanted = PastQuery {
         workflow: "w".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use bigquery_standin::Storm;
+use bigquery_standin::RandomFaults;
 use fastrand::Rng;
 use futures::future::join_all;
 use storage_standin::{Fault, FaultKind, StorageRequest};
@@ -11,7 +11,7 @@ use warehouse::{
     bigquery::{BigQuery, BigQueryOptions},
 };
 
-use super::{BigQueryBed, MEASUREMENTS, VERDICTS, hasty, load};
+use super::{BigQueryBed, MEASUREMENTS, VERDICTS, load, short_waits};
 
 const LOADERS: usize = 4;
 const RUNS: usize = 40;
@@ -19,7 +19,7 @@ const RUNS: usize = 40;
 const CALLERS: usize = 2;
 
 /// Repeats a load until its result is final. Returns this result and the number of dropped calls.
-async fn bring(
+async fn load_until_final(
     loaders: &[Arc<BigQuery>],
     id: &str,
     load: &Load,
@@ -40,12 +40,12 @@ async fn bring(
     }
 }
 
-async fn storm(seed: u64) -> u32 {
+async fn random_faults(seed: u64) -> u32 {
     let bed = BigQueryBed::new().await;
     let mut dice = Rng::with_seed(seed);
-    bed.bigquery.storm(Storm { dice: dice.fork(), percent: 40 });
+    bed.bigquery.random_faults(RandomFaults { dice: dice.fork(), percent: 40 });
     bed.bigquery.jobs_take(Duration::from_millis(30));
-    bed.bigquery.dislike("the rejected text");
+    bed.bigquery.reject_rows_with("the rejected text");
     // The bucket has faults, too. A response that is lost after its effect is the most severe fault.
     for wants in [StorageRequest::Insert, StorageRequest::Get, StorageRequest::Media, StorageRequest::List] {
         for kind in
@@ -55,7 +55,11 @@ async fn storm(seed: u64) -> u32 {
             bed.bucket.faults(Fault { on: wants, kind, times: 6, after });
         }
     }
-    let options = BigQueryOptions { company: Duration::from_millis(dice.u64(1..60)), most: 12, ..hasty() };
+    let options = BigQueryOptions {
+        wait_for_others: Duration::from_millis(dice.u64(1..60)),
+        most: 12,
+        ..short_waits()
+    };
     let loaders: Vec<_> = (0..LOADERS).map(|_| bed.warehouse(options.clone())).collect();
     let loads: Vec<_> = (0..RUNS)
         .map(|number| {
@@ -69,7 +73,7 @@ async fn storm(seed: u64) -> u32 {
     let callers = loads.iter().flat_map(|(id, load)| [(id, load); CALLERS]).map(|(id, load)| {
         let dice = dice.fork();
         let loaders = &loaders;
-        async move { (id, load, bring(loaders, id, load, dice).await) }
+        async move { (id, load, load_until_final(loaders, id, load, dice).await) }
     });
     let results = tokio::time::timeout(Duration::from_secs(150), join_all(callers))
         .await
@@ -104,7 +108,7 @@ async fn storm(seed: u64) -> u32 {
 async fn every_row_is_loaded_exactly_once() {
     let mut dropped = 0;
     for seed in 0..2 {
-        dropped += storm(seed).await;
+        dropped += random_faults(seed).await;
     }
     assert!(dropped > 50, "{dropped} calls were dropped; the test requires more than 50");
 }

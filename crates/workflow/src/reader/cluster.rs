@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use cluster_api::Substitution;
-use cluster_deployed::{Deployed, Keep, kept};
+use cluster_deployed::{Deployed, RetentionPeriods, kept};
 use model::{BuildSpec, ClusterSpec, System};
 
 use super::{DEPLOYED_FIELD, SET_BY_BURNIN, WorkflowReader, builds::StepsRequest};
@@ -106,7 +106,7 @@ impl WorkflowReader<'_> {
     }
 
     /// The steps must support each part that the workflow keeps.
-    fn kept_parts(&mut self, keep: &Keep, deploy: &BuildSpec, destroy: &BuildSpec) {
+    fn kept_parts(&mut self, keep: &RetentionPeriods, deploy: &BuildSpec, destroy: &BuildSpec) {
         for (part, span) in keep {
             let field = format!("cluster.rent.deployed.keep.{part}");
             let uses = kept::substitution(part);

@@ -34,7 +34,7 @@ impl FileNames {
 fn harmless(file: &str) -> String {
     let mut name = String::new();
     for part in file.split('/').filter(|part| !matches!(*part, "" | "." | "..")) {
-        let part: String = part.chars().map(|c| if deceives(c) { '_' } else { c }).collect();
+        let part: String = part.chars().map(|c| if is_misleading(c) { '_' } else { c }).collect();
         let part = cut(&part, PART);
         if name.len() + part.len() > NAME {
             break;
@@ -48,7 +48,7 @@ fn harmless(file: &str) -> String {
 }
 
 /// Characters that a store or terminal could misread: controls, backslashes, bidirectional and invisible characters.
-fn deceives(c: char) -> bool {
+fn is_misleading(c: char) -> bool {
     c.is_control()
         || c == '\\'
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -157,13 +157,13 @@ fn lines(bytes: usize) -> Vec<u8> {
 async fn secrets_are_redacted_and_listed_in_the_manifest() {
     let plain = lines(500_000);
     let secret = [&plain[..65_530], b"HF_TOKEN=abc swordfish-1\nswordfish-1\n", &plain].concat();
-    let world = CollectedJob::of([
+    let bed = CollectedJob::of([
         ("plain.log", plain.clone()),
         ("secret.log", secret.clone()),
         ("empty", vec![]),
         ("one", b"1".to_vec()),
     ]);
-    let (manifest, objects) = world.collect().await;
+    let (manifest, objects) = bed.collect().await;
     assert_eq!(manifest.format, model::MANIFEST_FORMAT);
     assert_eq!(objects["1/plain.log"].1, plain);
     assert_eq!((objects["1/empty"].1.len(), &objects["1/one"].1[..]), (0, &b"1"[..]));
@@ -183,13 +183,13 @@ async fn secrets_are_redacted_and_listed_in_the_manifest() {
 #[tokio::test]
 async fn an_oversized_log_keeps_its_beginning_and_end() {
     let flood = lines(5_000_000);
-    let mut world = CollectedJob::of([("flood.log", flood.clone()), ("other.log", lines(1000))]);
+    let mut bed = CollectedJob::of([("flood.log", flood.clone()), ("other.log", lines(1000))]);
     for (limit, whole) in
         [(5_000_000, true), (4_999_999, false), (3_000_001, false), (1000, false), (70, false), (0, false)]
     {
-        world.store = Arc::new(MemoryStore::default());
-        world.limits.file_bytes = limit;
-        let (_, objects) = world.collect().await;
+        bed.store = Arc::new(MemoryStore::default());
+        bed.limits.file_bytes = limit;
+        let (_, objects) = bed.collect().await;
         let (object, stored) = &objects["1/flood.log"];
         let cut = object.collected.as_ref().unwrap().cut.clone();
         assert_eq!(cut.is_none(), whole, "{limit}");
@@ -207,20 +207,20 @@ async fn an_oversized_log_keeps_its_beginning_and_end() {
         assert!(head.is_empty() || head.ends_with(b"\n"), "{limit}");
     }
     // A job's files share its limit, and one oversized file cannot use up the other files' share.
-    world.store = Arc::new(MemoryStore::default());
-    world.limits = CollectLimits { job_bytes: 2_000_000, ..CollectLimits::default() };
-    let (_, objects) = world.collect().await;
+    bed.store = Arc::new(MemoryStore::default());
+    bed.limits = CollectLimits { job_bytes: 2_000_000, ..CollectLimits::default() };
+    let (_, objects) = bed.collect().await;
     assert_eq!(objects["1/other.log"].1, lines(1000));
     assert!(objects["1/flood.log"].0.collected.as_ref().unwrap().cut.is_some());
 }
 
 #[tokio::test]
 async fn without_random_access_only_the_beginning_is_kept() {
-    let mut world = CollectedJob::of([("x", lines(0))]);
+    let mut bed = CollectedJob::of([("x", lines(0))]);
     let files = Files { endless: Some(("flood", 300_000_000)), ..Files::default() };
-    world.files = Arc::new(files);
-    world.limits.file_bytes = 2_000_000;
-    let (_, objects) = world.collect().await;
+    bed.files = Arc::new(files);
+    bed.limits.file_bytes = 2_000_000;
+    let (_, objects) = bed.collect().await;
     let (object, stored) = &objects["1/flood"];
     assert!(stored.ends_with(b"xxx\n[burnin: cut here, the rest left out]\n") && stored.len() < 2_000_100);
     let collected = object.collected.as_ref().unwrap();
@@ -230,13 +230,13 @@ async fn without_random_access_only_the_beginning_is_kept() {
 
 #[tokio::test]
 async fn a_retry_reuses_stored_files_and_stores_changed_files_under_new_names() {
-    let world = CollectedJob::of([("a.log", "one"), ("b.log", "two"), ("c.log", "three")]);
-    let (before, _) = world.collect().await;
+    let bed = CollectedJob::of([("a.log", "one"), ("b.log", "two"), ("c.log", "three")]);
+    let (before, _) = bed.collect().await;
     // Simulates a crash after every file was stored, and before the manifest was.
     let again = CollectedJob::of([("a.log", "one"), ("b.log", "two and more"), ("c.log", "three")]);
     for object in &before.objects {
         let name = format!("{}{}", Artefacts::folder(&id()), object.name);
-        let bytes = world.store.read(&name).await.unwrap().unwrap();
+        let bytes = bed.store.read(&name).await.unwrap().unwrap();
         again.store.create(&name, bytes).await.unwrap();
     }
     let (after, objects) = again.collect().await;
@@ -249,14 +249,14 @@ async fn a_retry_reuses_stored_files_and_stores_changed_files_under_new_names() 
 
 #[tokio::test]
 async fn files_that_change_during_collection_are_reported() {
-    let mut world = CollectedJob::of([("grown", "a"), ("rotated", "old"), ("gone", "b"), ("same", "c")]);
-    let files = Arc::get_mut(&mut world.files).unwrap();
+    let mut bed = CollectedJob::of([("grown", "a"), ("rotated", "old"), ("gone", "b"), ("same", "c")]);
+    let files = Arc::get_mut(&mut bed.files).unwrap();
     *files.then.get_mut().unwrap() = Some(Box::new(|files| {
         files.insert("rotated.1".into(), b"old".to_vec());
         files.insert("rotated".into(), b"new".to_vec());
         files.remove("gone");
     }));
-    let (manifest, objects) = world.collect().await;
+    let (manifest, objects) = bed.collect().await;
     let changed = |name: &str| objects[name].0.collected.as_ref().unwrap().changed.as_deref();
     assert_eq!(changed("1/rotated"), Some("replaced"));
     assert_eq!(objects["1/rotated.1"].1, b"old", "a rotated file is found under its new name");
@@ -266,15 +266,15 @@ async fn files_that_change_during_collection_are_reported() {
 
 #[tokio::test]
 async fn at_most_ten_thousand_files_are_collected() {
-    let world = CollectedJob::of([("x", "")]);
+    let bed = CollectedJob::of([("x", "")]);
     {
-        let mut files = world.files.files.lock().unwrap();
+        let mut files = bed.files.files.lock().unwrap();
         files.clear();
         for number in 0..12_000 {
             files.insert(format!("{number:05}\n.log"), format!("{number}").into_bytes());
         }
     }
-    let (manifest, objects) = world.collect().await;
+    let (manifest, objects) = bed.collect().await;
     assert_eq!(objects.len(), 10_000);
     assert!(manifest.objects.iter().all(|object| {
         object.collected.as_ref().unwrap().file.as_ref().is_some_and(|file| file.contains('\n'))

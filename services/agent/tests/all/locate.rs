@@ -299,20 +299,19 @@ fn named(suspects: &Suspects) -> Vec<&str> {
 #[tokio::test]
 async fn the_bad_node_is_located_with_its_drain_command() {
     for wrong in [false, true] {
-        let world =
-            LocatedJob::new(PairsScheduler { bad: ["n3"].into(), wrong, ..PairsScheduler::default() });
+        let bed = LocatedJob::new(PairsScheduler { bad: ["n3"].into(), wrong, ..PairsScheduler::default() });
         let search = search(8, Locate::default());
-        let suspects = world.located(&search).await;
+        let suspects = bed.located(&search).await;
         assert_eq!(named(&suspects), ["n3"]);
         let command = "drain n3 'burnin lab-1: slow or wrong in pairs'".to_owned();
         assert_eq!(suspects.nodes[0].drained, Drained::Proposed { command, why: None });
         assert_eq!(suspects.undecided, None);
-        assert_eq!(suspects.tests as usize, world.paper.jobs.lock().unwrap().len());
+        assert_eq!(suspects.tests as usize, bed.paper.jobs.lock().unwrap().len());
         assert!(suspects.best_busbw.is_some_and(|busbw| (busbw - 83.9).abs() < 0.1), "{suspects:?}");
-        assert_eq!(world.located(&search).await, suspects, "a repeated step returns the same result");
-        assert!(world.paper.drained.lock().unwrap().is_empty(), "no node was changed");
-        let released = world.paper.released.lock().unwrap();
-        assert!(world.paper.jobs.lock().unwrap().keys().all(|pair| released.contains(pair)), "{released:?}");
+        assert_eq!(bed.located(&search).await, suspects, "a repeated step returns the same result");
+        assert!(bed.paper.drained.lock().unwrap().is_empty(), "no node was changed");
+        let released = bed.paper.released.lock().unwrap();
+        assert!(bed.paper.jobs.lock().unwrap().keys().all(|pair| released.contains(pair)), "{released:?}");
     }
 }
 
@@ -320,9 +319,9 @@ async fn the_bad_node_is_located_with_its_drain_command() {
 #[tokio::test]
 async fn a_node_that_the_verdict_suspects_is_located_with_half_of_the_pairs() {
     let tests = async |suspected: &[&str]| {
-        let world = LocatedJob::new(PairsScheduler { bad: ["n7"].into(), ..PairsScheduler::default() });
+        let bed = LocatedJob::new(PairsScheduler { bad: ["n7"].into(), ..PairsScheduler::default() });
         let suspected = suspected.iter().map(|host| (*host).to_owned()).collect();
-        let suspects = world.located(&NodeSearch { suspected, ..search(24, Locate::default()) }).await;
+        let suspects = bed.located(&NodeSearch { suspected, ..search(24, Locate::default()) }).await;
         assert_eq!(named(&suspects), ["n7"]);
         suspects.tests
     };
@@ -339,31 +338,31 @@ async fn a_node_that_the_verdict_suspects_is_located_with_half_of_the_pairs() {
 async fn preempted_pairs_do_not_count_against_their_nodes() {
     let search = search(6, Locate::default());
     for lost in ["NODE_FAIL", "NODE_LOST"] {
-        let world = LocatedJob::new(PairsScheduler {
+        let bed = LocatedJob::new(PairsScheduler {
             bad: ["n2"].into(),
             lost: Some(lost),
             ..PairsScheduler::default()
         });
-        assert_eq!(named(&world.located(&search).await), ["n2"], "{lost}");
+        assert_eq!(named(&bed.located(&search).await), ["n2"], "{lost}");
     }
     for lost in ["PREEMPTED", "REQUEUED", "DELETED", "EVICTED"] {
-        let world = LocatedJob::new(PairsScheduler {
+        let bed = LocatedJob::new(PairsScheduler {
             bad: ["n1", "n2"].into(),
             lost: Some(lost),
             ..PairsScheduler::default()
         });
-        let suspects = world.located(&search).await;
+        let suspects = bed.located(&search).await;
         assert!(suspects.nodes.is_empty(), "{lost}: {suspects:?}");
         let undecided = suspects.undecided.unwrap();
         assert!(undecided.contains("unknown: n1, n2") && undecided.contains(lost), "{undecided}");
     }
     for fails in ["UNSCHEDULABLE", "SSH_REFUSED"] {
-        let world = LocatedJob::new(PairsScheduler {
+        let bed = LocatedJob::new(PairsScheduler {
             bad: ["n1", "n2"].into(),
             fails: Some(fails),
             ..PairsScheduler::default()
         });
-        let suspects = world.located(&search).await;
+        let suspects = bed.located(&search).await;
         let undecided = suspects.undecided.unwrap_or_default();
         assert!(suspects.nodes.is_empty() && undecided.contains(fails), "{undecided}");
     }
@@ -386,50 +385,50 @@ async fn nodes_that_passed_their_re_test_are_returned_or_their_return_is_propose
     );
     assert!(proposed.paper.returned.lock().unwrap().is_empty(), "no node was changed");
 
-    let world = LocatedJob::new(PairsScheduler::default());
+    let bed = LocatedJob::new(PairsScheduler::default());
     let search = retest(&["n1", "n9", "n2"], AfterPass::Return);
-    let ended = world.located(&search).await;
+    let ended = bed.located(&search).await;
     let actions: Vec<_> = ended.retested.iter().map(|it| (it.node.as_str(), &it.returned)).collect();
     let why = "n9 is out of service for another reason: bad fan".to_owned();
     let left = Returned::Left { why };
     assert_eq!(actions, [("n1", &Returned::Applied), ("n9", &left), ("n2", &Returned::Applied)]);
-    assert_eq!(world.located(&search).await, ended, "a repeated step reads the first result");
-    assert_eq!(*world.paper.returned.lock().unwrap(), ["n1", "n2"]);
+    assert_eq!(bed.located(&search).await, ended, "a repeated step reads the first result");
+    assert_eq!(*bed.paper.returned.lock().unwrap(), ["n1", "n2"]);
     assert!(ended.nodes.is_empty() && ended.tests == 0, "no pair was run");
 }
 
 #[tokio::test]
 async fn a_cancelled_re_test_returns_no_node() {
-    let world = LocatedJob::new(PairsScheduler::default());
-    world.locator.cancel(&id()).await.unwrap();
+    let bed = LocatedJob::new(PairsScheduler::default());
+    bed.locator.cancel(&id()).await.unwrap();
     let search = retest(&["n1"], AfterPass::Return);
-    assert!(matches!(world.end(&search, 0).await, Fact::NodesFailed(failure) if failure.code == "CANCELLED"));
-    assert!(world.paper.returned.lock().unwrap().is_empty());
+    assert!(matches!(bed.end(&search, 0).await, Fact::NodesFailed(failure) if failure.code == "CANCELLED"));
+    assert!(bed.paper.returned.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn at_most_the_allowed_number_of_nodes_is_drained() {
-    let world = LocatedJob::new(PairsScheduler { bad: ["n3", "n6"].into(), ..PairsScheduler::default() });
+    let bed = LocatedJob::new(PairsScheduler { bad: ["n3", "n6"].into(), ..PairsScheduler::default() });
     let locate = Locate { drain: Drain::Apply, ..Locate::default() };
-    let suspects = world.located(&search(12, locate)).await;
+    let suspects = bed.located(&search(12, locate)).await;
     let mut both = named(&suspects);
     both.sort_unstable();
     assert_eq!(both, ["n3", "n6"]);
     assert!(matches!(suspects.nodes[0].drained, Drained::Applied { .. }));
     assert!(matches!(suspects.nodes[1].drained, Drained::Proposed { .. }));
-    assert_eq!(world.paper.drained.lock().unwrap().len(), 1);
+    assert_eq!(bed.paper.drained.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn earlier_searches_of_the_run_reduce_the_number_of_nodes_to_drain() {
     let locate = Locate { drain: Drain::Apply, drain_at_most: 2, ..Locate::default() };
     let after = async |drains_left: u32, drained: &[&str]| {
-        let world = LocatedJob::new(PairsScheduler { bad: ["n3", "n6"].into(), ..PairsScheduler::default() });
+        let bed = LocatedJob::new(PairsScheduler { bad: ["n3", "n6"].into(), ..PairsScheduler::default() });
         let drained = drained.iter().map(|node| (*node).to_owned()).collect();
         let search = NodeSearch { drains_left: Some(drains_left), drained, ..search(12, locate) };
-        let suspects = world.located(&search).await;
+        let suspects = bed.located(&search).await;
         assert_eq!(suspects.nodes.len(), 2, "the search names both nodes");
-        let mut changed = world.paper.drained.lock().unwrap().clone();
+        let mut changed = bed.paper.drained.lock().unwrap().clone();
         changed.sort_unstable();
         (suspects, changed)
     };
@@ -485,10 +484,10 @@ async fn failed_calls_do_not_change_the_result() {
     let expected = calm.located(&search).await;
     let pairs: Vec<String> = calm.paper.jobs.lock().unwrap().keys().cloned().collect();
     for call in 1..60 {
-        let world = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
-        world.paper.lasts.store(call, Relaxed);
-        assert_eq!(world.located(&search).await, expected, "the result differs after call {call} failed");
-        assert_eq!(world.paper.jobs.lock().unwrap().keys().cloned().collect::<Vec<_>>(), pairs);
+        let bed = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
+        bed.paper.lasts.store(call, Relaxed);
+        assert_eq!(bed.located(&search).await, expected, "the result differs after call {call} failed");
+        assert_eq!(bed.paper.jobs.lock().unwrap().keys().cloned().collect::<Vec<_>>(), pairs);
     }
 }
 
@@ -496,20 +495,20 @@ async fn failed_calls_do_not_change_the_result() {
 async fn a_cancelled_search_leaves_no_pair_running() {
     for steps in 0..4 {
         for broken in 1..12 {
-            let world = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
+            let bed = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
             let search = search(6, Locate::default());
             for _ in 0..steps {
-                drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
+                drop(bed.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
             }
-            world.locator.cancel(&id()).await.unwrap();
-            world.paper.lasts.store(broken, Relaxed);
-            let fact = world.end(&search, 0).await;
+            bed.locator.cancel(&id()).await.unwrap();
+            bed.paper.lasts.store(broken, Relaxed);
+            let fact = bed.end(&search, 0).await;
             assert!(matches!(&fact, Fact::NodesFailed(failure) if failure.class == Class::Cancelled));
-            assert_eq!(world.paper.going(), 0, "a pair runs after {steps} steps and a cancel");
+            assert_eq!(bed.paper.going(), 0, "a pair runs after {steps} steps and a cancel");
             // An agent that missed the cancel starts no pair.
-            let jobs = world.paper.jobs.lock().unwrap().len();
-            assert_eq!(world.end(&search, 0).await, fact);
-            assert_eq!(world.paper.jobs.lock().unwrap().len(), jobs);
+            let jobs = bed.paper.jobs.lock().unwrap().len();
+            assert_eq!(bed.end(&search, 0).await, fact);
+            assert_eq!(bed.paper.jobs.lock().unwrap().len(), jobs);
         }
     }
 }
@@ -518,17 +517,17 @@ async fn a_cancelled_search_leaves_no_pair_running() {
 #[tokio::test]
 async fn a_late_submission_of_a_pair_does_not_start() {
     for (at, cancelled) in [(0, true), (600_000, false)] {
-        let world = LocatedJob::new(PairsScheduler { lands_late: true, ..PairsScheduler::default() });
+        let bed = LocatedJob::new(PairsScheduler { lands_late: true, ..PairsScheduler::default() });
         let search = search(6, Locate::default());
-        drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
-        assert!(!world.paper.late.lock().unwrap().is_empty());
+        drop(bed.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
+        assert!(!bed.paper.late.lock().unwrap().is_empty());
         if cancelled {
-            world.locator.cancel(&id()).await.unwrap();
+            bed.locator.cancel(&id()).await.unwrap();
         }
-        world.end(&search, at).await;
-        world.paper.land();
-        assert!(!world.paper.jobs.lock().unwrap().is_empty());
-        assert_eq!(world.paper.going(), 0);
+        bed.end(&search, at).await;
+        bed.paper.land();
+        assert!(!bed.paper.jobs.lock().unwrap().is_empty());
+        assert_eq!(bed.paper.going(), 0);
     }
 }
 
@@ -536,39 +535,39 @@ async fn a_late_submission_of_a_pair_does_not_start() {
 #[tokio::test]
 async fn an_outdated_step_starts_no_pair() {
     for look in 1..20 {
-        let world = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
-        world.paper.meddled.store(look, Relaxed);
-        let _ = world.paper.meddler.set(world.locator.clone());
+        let bed = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
+        bed.paper.meddled.store(look, Relaxed);
+        let _ = bed.paper.meddler.set(bed.locator.clone());
         let search = search(6, Locate::default());
-        let fact = world.end(&search, 0).await;
-        if let Some(begun) = world.paper.begun_by_then.get() {
+        let fact = bed.end(&search, 0).await;
+        if let Some(begun) = bed.paper.begun_by_then.get() {
             assert_eq!(
-                world.paper.jobs.lock().unwrap().len(),
+                bed.paper.jobs.lock().unwrap().len(),
                 *begun,
                 "search stopped at poll {look}: {fact:?}"
             );
         }
-        assert_eq!(world.paper.going(), 0);
+        assert_eq!(bed.paper.going(), 0);
     }
 }
 
 #[tokio::test]
 async fn at_the_time_limit_the_partial_result_is_reported() {
-    let world = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
+    let bed = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
     let search = search(6, Locate::default());
-    drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
-    assert!(world.paper.going() > 0);
-    let Fact::NodesLocated(suspects) = world.end(&search, 600_000).await else { panic!() };
-    assert_eq!(world.paper.going(), 0);
+    drop(bed.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
+    assert!(bed.paper.going() > 0);
+    let Fact::NodesLocated(suspects) = bed.end(&search, 600_000).await else { panic!() };
+    assert_eq!(bed.paper.going(), 0);
     assert!(suspects.nodes.is_empty());
     assert!(suspects.undecided.is_some_and(|why| why.contains("limits.locate")));
 }
 
 #[tokio::test]
 async fn a_refused_pair_ends_the_search_after_the_running_pairs() {
-    let world = LocatedJob::new(PairsScheduler { refuses: Some(2), ..PairsScheduler::default() });
+    let bed = LocatedJob::new(PairsScheduler { refuses: Some(2), ..PairsScheduler::default() });
     let search = search(6, Locate::default());
-    let Fact::NodesFailed(failure) = world.end(&search, 0).await else { panic!() };
+    let Fact::NodesFailed(failure) = bed.end(&search, 0).await else { panic!() };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "REFUSED"));
-    assert_eq!(world.paper.going(), 0);
+    assert_eq!(bed.paper.going(), 0);
 }

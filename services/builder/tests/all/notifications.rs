@@ -16,10 +16,10 @@ use service::{
 use test_support::cloud_build::{CloudBuildBed, LIMIT, SETTLE, id, spec};
 
 #[derive(Default)]
-struct ReceivedEvents(Mutex<Vec<Value>>);
+struct RecordingBus(Mutex<Vec<Value>>);
 
 #[service::async_trait]
-impl Bus for ReceivedEvents {
+impl Bus for RecordingBus {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         let event = serde_json::to_value(&event).unwrap();
         self.0.lock().unwrap().push(json!([event["type"], event["id"]]));
@@ -27,33 +27,33 @@ impl Bus for ReceivedEvents {
     }
 }
 
-impl ReceivedEvents {
+impl RecordingBus {
     fn take(&self) -> Vec<Value> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
-struct Service {
-    world: CloudBuildBed,
-    bus: Arc<ReceivedEvents>,
-    door: Notified,
+struct BuilderBed {
+    bed: CloudBuildBed,
+    bus: Arc<RecordingBus>,
+    handler: Notified,
 }
 
-impl Service {
+impl BuilderBed {
     async fn new() -> Self {
-        let world = CloudBuildBed::new().await;
-        let builds: Arc<CloudBuilds> = Arc::new(world.another());
-        let bus = Arc::<ReceivedEvents>::default();
-        let publisher = Publisher::new("builder", bus.clone(), world.clock.clone());
+        let bed = CloudBuildBed::new().await;
+        let builds: Arc<CloudBuilds> = Arc::new(bed.another());
+        let bus = Arc::<RecordingBus>::default();
+        let publisher = Publisher::new("builder", bus.clone(), bed.clock.clone());
         let worker = Builder::new(builds.clone(), Span::from_secs(10));
-        let commands = WorkerHandler::new(worker, bus.clone(), world.clock.clone());
-        Self { world, bus, door: Notified::new(builds, publisher, Arc::new(commands)) }
+        let commands = WorkerHandler::new(worker, bus.clone(), bed.clock.clone());
+        Self { bed, bus, handler: Notified::new(builds, publisher, Arc::new(commands)) }
     }
 
     async fn push(&self, body: &Value) -> Disposition {
         let event = decode(&Headers::new(), body.to_string().as_bytes()).unwrap();
         assert_eq!(event_type(&event), Notified::TAKES);
-        self.door.handle(&event).await
+        self.handler.handle(&event).await
     }
 }
 
@@ -77,10 +77,10 @@ async fn reordered_and_repeated_notifications_publish_one_end() {
     {
         let mut published = Vec::new();
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let service = Service::new().await;
-            service.world.start(&spec(ends)).await.unwrap();
-            service.world.end().await;
-            let pushes = service.world.cloud.notifications();
+            let service = BuilderBed::new().await;
+            service.bed.start(&spec(ends)).await.unwrap();
+            service.bed.end().await;
+            let pushes = service.bed.cloud.notifications();
             assert_eq!(pushes.len(), 3, "the states queued, working and ended have one notification each");
             for at in order.into_iter().chain(order) {
                 assert_eq!(service.push(&pushes[at]).await, Disposition::Done);
@@ -99,12 +99,12 @@ async fn reordered_and_repeated_notifications_publish_one_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn notifications_of_running_builds_publish_nothing() {
-    let service = Service::new().await;
-    service.world.cloud.freeze(true);
-    service.world.start(&spec("SUCCESS")).await.unwrap();
-    let pushes = service.world.cloud.notifications();
+    let service = BuilderBed::new().await;
+    service.bed.cloud.pause_builds(true);
+    service.bed.start(&spec("SUCCESS")).await.unwrap();
+    let pushes = service.bed.cloud.notifications();
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done);
-    let build = &service.world.cloud.builds()[0];
+    let build = &service.bed.cloud.builds()[0];
     let mut later = build.clone();
     for status in ["SUCCESS", "ON_HOLIDAY", "STATUS_UNKNOWN"] {
         later["status"] = status.into();
@@ -115,57 +115,57 @@ async fn notifications_of_running_builds_publish_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notification_reveals_a_build_missing_in_the_list() {
-    let service = Service::new().await;
-    service.world.cloud.stale_lists(1000);
-    service.world.cloud.next_create(Fault::LandsAndTears);
-    assert!(service.world.start(&spec("SUCCESS")).await.is_err());
-    let pushes = service.world.cloud.notifications();
+    let service = BuilderBed::new().await;
+    service.bed.cloud.stale_lists(1000);
+    service.bed.cloud.next_create(Fault::LandsAndTears);
+    assert!(service.bed.start(&spec("SUCCESS")).await.is_err());
+    let pushes = service.bed.cloud.notifications();
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done);
-    service.world.start(&spec("SUCCESS")).await.unwrap();
-    service.world.image().await;
-    assert_eq!(service.world.cloud.asked().0, 1, "no other build was created");
+    service.bed.start(&spec("SUCCESS")).await.unwrap();
+    service.bed.image().await;
+    assert_eq!(service.bed.cloud.asked().0, 1, "no other build was created");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_that_appears_after_its_cancel_is_cancelled() {
-    let service = Service::new().await;
-    let world = &service.world;
-    world.cloud.freeze(true);
-    world.cloud.stale_lists(1000);
-    world.cloud.next_create(Fault::LandsAndTears);
-    assert!(world.start(&spec("SUCCESS")).await.is_err());
-    world.builds.cancel(&id()).await.unwrap();
-    world.clock.advance(SETTLE);
-    let BuildPhase::Failed(failure) = world.end().await else { panic!("the build was cancelled") };
+    let service = BuilderBed::new().await;
+    let bed = &service.bed;
+    bed.cloud.pause_builds(true);
+    bed.cloud.stale_lists(1000);
+    bed.cloud.next_create(Fault::LandsAndTears);
+    assert!(bed.start(&spec("SUCCESS")).await.is_err());
+    bed.builds.cancel(&id()).await.unwrap();
+    bed.clock.advance(SETTLE);
+    let BuildPhase::Failed(failure) = bed.end().await else { panic!("the build was cancelled") };
     assert_eq!(
         failure.class,
         Class::Cancelled,
         "the build was missing in the lists for longer than the settle time"
     );
-    assert_eq!(world.statuses(), ["QUEUED"]);
-    assert_eq!(service.push(&world.cloud.notifications()[0]).await, Disposition::Done);
-    assert_eq!(world.statuses(), ["CANCELLED"]);
+    assert_eq!(bed.statuses(), ["QUEUED"]);
+    assert_eq!(service.push(&bed.cloud.notifications()[0]).await, Disposition::Done);
+    assert_eq!(bed.statuses(), ["CANCELLED"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_builds_are_acknowledged() {
-    let service = Service::new().await;
+    let service = BuilderBed::new().await;
     let theirs = json!({"id": "b1", "status": "SUCCESS", "tags": ["nightly"], "projectId": "proj"});
     assert_eq!(service.push(&notification(&theirs)).await, Disposition::Done);
     let forged =
         json!({"id": "none", "status": "SUCCESS", "tags": ["burnin.a-run.image.1", "burnin.claim.1"]});
     assert_eq!(service.push(&notification(&forged)).await, Disposition::Done);
     let clusters = CommandId { stage: Stage::Cluster, attempt: Attempt::new(2), ..id().command().clone() };
-    service.world.builds.start(&BuildKey::of(&clusters), &spec("SUCCESS"), LIMIT).await.unwrap();
-    let pushes = service.world.cloud.notifications();
+    service.bed.builds.start(&BuildKey::of(&clusters), &spec("SUCCESS"), LIMIT).await.unwrap();
+    let pushes = service.bed.cloud.notifications();
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done, "the provisioner's");
     assert_eq!(service.bus.take(), Vec::<Value>::new());
-    assert_eq!(service.world.builds.poll(&id()).await.unwrap(), None, "a forged build is not recorded");
+    assert_eq!(service.bed.builds.poll(&id()).await.unwrap(), None, "a forged build is not recorded");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_notifications_are_parked() {
-    let service = Service::new().await;
+    let service = BuilderBed::new().await;
     for data in ["", "[]", "{}", "not json", r#"{"id": 5}"#] {
         let push = json!({"message": {"attributes": {"buildId": "b", "status": "SUCCESS"}, "data": STANDARD.encode(data)}});
         let disposition = service.push(&push).await;
@@ -175,13 +175,13 @@ async fn invalid_notifications_are_parked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_are_passed_to_the_command_handler() {
-    let service = Service::new().await;
+    let service = BuilderBed::new().await;
     let command = std::fs::read(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../tests/data/contract/builder/observe-unknown.command.json"
     ));
     let event: Event = serde_json::from_slice(&command.unwrap()).unwrap();
-    assert_eq!(service.door.handle(&event).await, Disposition::Done);
+    assert_eq!(service.handler.handle(&event).await, Disposition::Done);
     let facts = service.bus.take();
     assert_eq!(
         (facts.len(), &facts[0][0]),
@@ -192,25 +192,25 @@ async fn commands_are_passed_to_the_command_handler() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn notifications_pushed_over_http_end_an_unpolled_build() {
-    let service = Service::new().await;
-    let Service { world, bus, door } = service;
-    let parking = Arc::new(service::StoreParking::new(world.store.clone(), world.clock.clone()));
+    let service = BuilderBed::new().await;
+    let BuilderBed { bed, bus, handler } = service;
+    let parking = Arc::new(service::StoreParking::new(bed.store.clone(), bed.clock.clone()));
     let router = service::serve::router(service::serve::Service {
         name: "builder",
         version: "0",
         revision: None,
         takes: vec![Notified::TAKES],
-        handler: Arc::new(door),
+        handler: Arc::new(handler),
         parking,
-        chores: vec![],
-        doorkeeper: None,
+        periodic_tasks: vec![],
+        authenticator: None,
         telemetry: None,
     });
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    world.cloud.push_to(&format!("http://{}/", listener.local_addr().unwrap()));
+    bed.cloud.push_to(&format!("http://{}/", listener.local_addr().unwrap()));
     let stop = tokio_util::sync::CancellationToken::new();
     let serving = tokio::spawn(service::serve::serve(listener, router, stop.clone()));
-    world.start(&spec("SUCCESS")).await.unwrap();
+    bed.start(&spec("SUCCESS")).await.unwrap();
     // Each push causes a poll, each poll advances the build, and each change is pushed.
     let end = async {
         while bus.0.lock().unwrap().is_empty() {
@@ -221,5 +221,5 @@ async fn notifications_pushed_over_http_end_an_unpolled_build() {
     assert_eq!(bus.take()[0][0], "dev.burnin.image.built.v1");
     stop.cancel();
     serving.await.unwrap().unwrap();
-    assert_eq!(ledger::Store::list(&*world.store, "parked/").await.unwrap(), Vec::<String>::new());
+    assert_eq!(ledger::Store::list(&*bed.store, "parked/").await.unwrap(), Vec::<String>::new());
 }

@@ -19,7 +19,7 @@ struct Process {
 }
 
 impl Process {
-    fn new(world: &Conductors, refresh: Span) -> Self {
+    fn new(bed: &Conductors, refresh: Span) -> Self {
         let requests = Arc::<Mutex<Vec<_>>>::default();
         let seen = Arc::clone(&requests);
         let on: OnRequest = Arc::new(move |StoreRequest { kind, name, found }| {
@@ -27,8 +27,8 @@ impl Process {
                 seen.lock().unwrap().push((kind, name.to_owned(), found));
             }
         });
-        let store = Arc::new(ObservedStore::new(Arc::clone(&world.store), on));
-        Self { conductor: world.conductor_over(store, refresh), requests, read: BTreeMap::new() }
+        let store = Arc::new(ObservedStore::new(Arc::clone(&bed.store), on));
+        Self { conductor: bed.conductor_over(store, refresh), requests, read: BTreeMap::new() }
     }
 
     /// Returns the number of list requests since the last call, and adds the reads of each record to `read`.
@@ -52,13 +52,13 @@ fn facts() -> Vec<Event> {
 
 #[tokio::test]
 async fn a_fact_causes_at_most_one_listing_and_a_conductor_never_reads_its_own_records() {
-    let world = Conductors::new();
-    let mut process = Process::new(&world, Span::default());
+    let bed = Conductors::new();
+    let mut process = Process::new(&bed, Span::default());
     for event in facts() {
         process.receive(&event).await;
         process.receive(&event).await; // a duplicate
     }
-    assert_eq!(world.records().await.len(), 12);
+    assert_eq!(bed.records().await.len(), 12);
     assert_eq!(process.read, BTreeMap::new(), "a writer does not read its own records");
     process.conductor.tick().await.unwrap();
     assert_eq!(process.conductor.remembered(), 0, "the state of a closed run is dropped");
@@ -66,8 +66,8 @@ async fn a_fact_causes_at_most_one_listing_and_a_conductor_never_reads_its_own_r
 
 #[tokio::test]
 async fn two_conductors_read_each_record_of_the_other_once() {
-    let world = Conductors::new();
-    let mut processes = [Process::new(&world, Span::default()), Process::new(&world, Span::default())];
+    let bed = Conductors::new();
+    let mut processes = [Process::new(&bed, Span::default()), Process::new(&bed, Span::default())];
     for (number, event) in facts().into_iter().enumerate() {
         processes[number % 2].receive(&event).await;
         for process in &mut processes {
@@ -75,7 +75,7 @@ async fn two_conductors_read_each_record_of_the_other_once() {
             assert!(process.lists() <= 1, "a tick causes at most one listing per run");
         }
     }
-    let records = world.records().await;
+    let records = bed.records().await;
     assert_eq!(records.len(), 12);
     assert_sound(&records);
     for process in &processes {
@@ -87,38 +87,34 @@ async fn two_conductors_read_each_record_of_the_other_once() {
 
 #[tokio::test]
 async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
-    let world = Conductors::new();
-    let mut ours = Process::new(&world, Span::from_secs(1));
+    let bed = Conductors::new();
+    let mut ours = Process::new(&bed, Span::from_secs(1));
     ours.receive(&requested()).await;
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
-    feed(&world.conductor(), [event("cli", cancel)]).await;
-    world.bus.forget();
+    deliver_all(&bed.conductor(), [event("cli", cancel)]).await;
+    bed.bus.forget();
 
-    world.clock.advance(Span::from_millis(999));
+    bed.clock.advance(Span::from_millis(999));
     ours.conductor.tick().await.unwrap();
-    assert_eq!(
-        (ours.lists(), world.bus.commands().len()),
-        (0, 0),
-        "records that were read earlier count too"
-    );
-    world.clock.advance(Span::from_millis(1));
+    assert_eq!((ours.lists(), bed.bus.commands().len()), (0, 0), "records that were read earlier count too");
+    bed.clock.advance(Span::from_millis(1));
     ours.conductor.tick().await.unwrap();
     assert_eq!(ours.lists(), 1);
-    assert_eq!(world.bus.commands(), ["image.1.cancel"], "the cancel is now known");
+    assert_eq!(bed.bus.commands(), ["image.1.cancel"], "the cancel is now known");
 }
 
 #[tokio::test]
 async fn a_tick_that_appends_after_another_process_loses_the_race_and_reads_the_other_record() {
-    let world = Conductors::new();
-    let mut ours = Process::new(&world, Span::from_secs(1 << 30));
+    let bed = Conductors::new();
+    let mut ours = Process::new(&bed, Span::from_secs(1 << 30));
     ours.receive(&requested()).await;
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
-    feed(&world.conductor(), [event("cli", cancel)]).await;
+    deliver_all(&bed.conductor(), [event("cli", cancel)]).await;
 
     // According to the records in memory the image is overdue; the ledger also contains the run's cancel.
-    world.clock.advance(Span::from_secs(24 * 3600));
+    bed.clock.advance(Span::from_secs(24 * 3600));
     ours.conductor.tick().await.unwrap();
-    let state = world.state().await;
+    let state = bed.state().await;
     assert_eq!(state.settled.map(|(conclusion, _)| conclusion.as_str()), Some("cancelled"));
     ours.lists();
     assert!(ours.read.values().all(|times| *times == 1), "{:?}", ours.read);

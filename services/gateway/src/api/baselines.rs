@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
 };
 use model::RunId;
-use pins::{Decided, PinHistory, Pinned, Pins, Who};
+use pins::{Decided, DecidedBy, PinHistory, Pinned, Pins};
 use run_index::NoReference;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use verdict::pin::PinSource;
 
 use super::{
-    extract::{By, Filtered, JsonBody},
+    extract::{CallerName, Filtered, JsonBody},
     operation::{ParameterLocation, parameter},
     problem::ApiProblem,
 };
@@ -83,7 +83,7 @@ pub async fn show(
 
 pub async fn pin(
     State(gateway): State<Arc<Gateway>>,
-    By(by): By,
+    CallerName(by): CallerName,
     Path(workflow): Path<String>,
     JsonBody(PinRequest { run, source, why }): JsonBody<PinRequest>,
 ) -> Result<Json<PinHistory>, ApiProblem> {
@@ -97,19 +97,19 @@ pub async fn pin(
         Err(NoReference::View(error)) => return Err(error.into()),
         Err(refused) => return Err(unprocessable(format!("run: {refused}"))),
     };
-    let who = Who { by, at: gateway.clock.now(), why };
+    let who = DecidedBy { by, at: gateway.clock.now(), why };
     gateway.pins().pin(&workflow, Pinned { run, source, baseline }, who).await?;
     history(&gateway, &workflow).await
 }
 
 pub async fn release(
     State(gateway): State<Arc<Gateway>>,
-    By(by): By,
+    CallerName(by): CallerName,
     Path(workflow): Path<String>,
     Filtered(Released { why }): Filtered<Released>,
 ) -> Result<Json<PinHistory>, ApiProblem> {
     let workflow = named(&workflow)?;
-    let who = Who { by, at: gateway.clock.now(), why: short(why, StatusCode::BAD_REQUEST)? };
+    let who = DecidedBy { by, at: gateway.clock.now(), why: short(why, StatusCode::BAD_REQUEST)? };
     match gateway.pins().release(&workflow, who).await? {
         Decided::Never => Err(nothing(&workflow)),
         Decided::Now | Decided::Before => history(&gateway, &workflow).await,

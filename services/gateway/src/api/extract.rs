@@ -63,9 +63,9 @@ impl<S: Send + Sync> FromRequestParts<S> for PathParam {
 }
 
 /// Name of the caller, for display.
-pub struct By(pub String);
+pub struct CallerName(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for By {
+impl<S: Send + Sync> FromRequestParts<S> for CallerName {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {

@@ -15,7 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use model::{LeftOut, ManifestObject, RunId};
-use run_index::{Elsewhere, RunLogs};
+use run_index::{ExternalAddresses, RunLogs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, copy, sink};
@@ -147,7 +147,7 @@ enum FileForm {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct As {
+pub struct ReportQuery {
     form: FileForm,
     check: Option<String>,
 }
@@ -155,22 +155,22 @@ pub struct As {
 pub async fn report(
     State(gateway): State<Arc<Gateway>>,
     PathParam(run): PathParam,
-    Filtered(As { form, check }): Filtered<As>,
+    Filtered(ReportQuery { form, check }): Filtered<ReportQuery>,
 ) -> Result<Response, ApiProblem> {
-    let elsewhere = Elsewhere { warehouse: gateway.warehouse.clone(), report: None };
+    let addresses = ExternalAddresses { warehouse: gateway.warehouse.clone(), report: None };
     let no_run = || ApiProblem::no_run(run.as_str());
     let check = match check {
         Some(name) => Some(gateway.check_named(&run, &name).await?),
         None => None,
     };
-    let report = gateway.view.report_of(&run, check, elsewhere).await?.ok_or_else(no_run)?;
-    let story = report.story();
+    let report = gateway.view.report_of(&run, check, addresses).await?.ok_or_else(no_run)?;
+    let input = report.input();
     let (media, text) = match form {
-        FileForm::Html => ("text/html; charset=utf-8", report::html(&story)),
-        FileForm::Text => ("text/plain; charset=utf-8", report::terminal(&story, report::Style::Plain)),
-        FileForm::Markdown => ("text/markdown; charset=utf-8", report::markdown(&story)),
-        FileForm::Csv => ("text/csv; charset=utf-8", report::csv(&story)),
-        FileForm::Junit => ("application/xml", report::junit(&story)),
+        FileForm::Html => ("text/html; charset=utf-8", report::html(&input)),
+        FileForm::Text => ("text/plain; charset=utf-8", report::terminal(&input, report::Style::Plain)),
+        FileForm::Markdown => ("text/markdown; charset=utf-8", report::markdown(&input)),
+        FileForm::Csv => ("text/csv; charset=utf-8", report::csv(&input)),
+        FileForm::Junit => ("application/xml", report::junit(&input)),
         FileForm::Json => {
             let none = || {
                 ApiProblem::new(
@@ -178,7 +178,7 @@ pub async fn report(
                     format!("{run} has no verdict yet; GET /api/v1/runs/{run} shows its stage"),
                 )
             };
-            return Ok(Json(story.judgement.ok_or_else(none)?).into_response());
+            return Ok(Json(input.judgement.ok_or_else(none)?).into_response());
         }
     };
     // The page loads no resources, and text from logs must not load any either.

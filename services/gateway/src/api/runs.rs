@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use service::ids;
 
 use super::{
-    extract::{By, Filtered, JsonBody, PathParam, RequestedBy},
+    extract::{CallerName, Filtered, JsonBody, PathParam, RequestedBy},
     operation::{ParameterLocation, parameter},
     problem::ApiProblem,
 };
@@ -187,7 +187,7 @@ pub async fn list(
 
 pub async fn begin(
     State(gateway): State<Arc<Gateway>>,
-    By(by): By,
+    CallerName(by): CallerName,
     RequestedBy(owner): RequestedBy,
     headers: HeaderMap,
     JsonBody(begin): JsonBody<Begin>,
@@ -200,7 +200,7 @@ pub async fn begin(
             return Err(ApiProblem::new(StatusCode::BAD_REQUEST, why));
         }
     };
-    let wish = StartRequest {
+    let request = StartRequest {
         key: EventKey { source: format!("{CALLERS}{owner}"), id: key },
         workflow: begin.workflow,
         set: begin.set,
@@ -209,7 +209,7 @@ pub async fn begin(
         trigger: Trigger { kind: "manual".to_owned(), by },
         origin: None,
     };
-    let started = gateway.starter.start(&wish).await?;
+    let started = gateway.starter.start(&request).await?;
     // Wait until the run is recorded, because callers read it next. If the conductor is slow, callers must retry.
     let until = Instant::now() + RECORDED;
     while Instant::now() < until && gateway.view.folded(&started.run).await?.is_none() {
@@ -280,7 +280,7 @@ pub async fn records(
 
 pub async fn cancel(
     State(gateway): State<Arc<Gateway>>,
-    By(by): By,
+    CallerName(by): CallerName,
     PathParam(run): PathParam,
     JsonBody(Cancel { reason }): JsonBody<Cancel>,
 ) -> Result<(StatusCode, Json<RunResource>), ApiProblem> {

@@ -50,7 +50,7 @@ struct First {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Noticed {
+struct FirstSeen {
     at: Timestamp,
 }
 
@@ -114,12 +114,12 @@ impl Gateway {
     async fn overdue(&self, dealt: &str) -> Result<bool, StartError> {
         let name = dealt.replacen("pushes/", "pushes/noticed/", 1);
         let now = self.clock.now();
-        if self.store.create_json(&name, &Noticed { at: now }).await.map_err(StartError::transient)?
+        if self.store.create_json(&name, &FirstSeen { at: now }).await.map_err(StartError::transient)?
             == Creation::Created
         {
             return Ok(false);
         }
         let body = self.store.read(&name).await.map_err(StartError::transient)?.unwrap_or_default();
-        Ok(serde_json::from_slice::<Noticed>(&body).is_ok_and(|noticed| now.since(noticed.at) >= GRACE))
+        Ok(serde_json::from_slice::<FirstSeen>(&body).is_ok_and(|noticed| now.since(noticed.at) >= GRACE))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::Front;
+use crate::support::GatewayBed;
 use axum::{body::Body, http::Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -10,10 +10,10 @@ use service::auth::{Authenticator, Caller, Denied, HeaderMap, Method};
 use tower::ServiceExt;
 
 /// Accepts every token that is not empty.
-struct Credulous;
+struct AcceptsAnyUser;
 
 #[async_trait::async_trait]
-impl Authenticator for Credulous {
+impl Authenticator for AcceptsAnyUser {
     async fn admit(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
         match headers.get("authorization") {
             Some(email) => Ok(Caller { email: email.to_str().unwrap().to_owned(), subscription: None }),
@@ -22,13 +22,13 @@ impl Authenticator for Credulous {
     }
 }
 
-async fn ask(front: &Front, method: &str, path: &str, by: Option<&str>, body: &str) -> (u16, Value) {
+async fn ask(bed: &GatewayBed, method: &str, path: &str, by: Option<&str>, body: &str) -> (u16, Value) {
     let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
     request = request.header("content-type", "application/json").header("idempotency-key", "k");
     if let Some(by) = by {
         request = request.header("authorization", by);
     }
-    let router = front.router_behind(Some(Arc::new(Credulous)));
+    let router = bed.router_behind(Some(Arc::new(AcceptsAnyUser)));
     let response = router.oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -37,8 +37,8 @@ async fn ask(front: &Front, method: &str, path: &str, by: Option<&str>, body: &s
 
 #[tokio::test]
 async fn unauthenticated_callers_are_refused_and_keys_are_per_caller() {
-    let front = Front::new(&[("w", "")]);
-    let wish = r#"{"workflow":"w"}"#;
+    let bed = GatewayBed::new(&[("w", "")]);
+    let request = r#"{"workflow":"w"}"#;
     for (method, path) in [
         ("GET", "/"),
         ("GET", "/api/v1/runs"),
@@ -48,17 +48,17 @@ async fn unauthenticated_callers_are_refused_and_keys_are_per_caller() {
         ("POST", "/chores/schedule"),
         ("POST", "/"),
     ] {
-        assert_eq!(ask(&front, method, path, None, wish).await.0, 401, "{method} {path}");
+        assert_eq!(ask(&bed, method, path, None, request).await.0, 401, "{method} {path}");
     }
     // A webhook needs a signature, and this request has no signature.
-    assert_eq!(ask(&front, "POST", "/hooks/github", Some("a@x"), wish).await.0, 401);
-    assert_eq!(ask(&front, "GET", "/healthz", None, "").await.0, 200);
-    assert!(front.runs().await.is_empty());
-    let (status, a) = ask(&front, "POST", "/api/v1/runs", Some("a@x"), wish).await;
-    let (_, again) = ask(&front, "POST", "/api/v1/runs", Some("a@x"), wish).await;
-    let (_, b) = ask(&front, "POST", "/api/v1/runs", Some("b@x"), wish).await;
+    assert_eq!(ask(&bed, "POST", "/hooks/github", Some("a@x"), request).await.0, 401);
+    assert_eq!(ask(&bed, "GET", "/healthz", None, "").await.0, 200);
+    assert!(bed.runs().await.is_empty());
+    let (status, a) = ask(&bed, "POST", "/api/v1/runs", Some("a@x"), request).await;
+    let (_, again) = ask(&bed, "POST", "/api/v1/runs", Some("a@x"), request).await;
+    let (_, b) = ask(&bed, "POST", "/api/v1/runs", Some("b@x"), request).await;
     assert_eq!((status, &a["run"]), (202, &again["run"]));
     assert_ne!(a["run"], b["run"], "keys of different callers are distinct");
-    let (_, shown) = ask(&front, "GET", a["links"]["run"].as_str().unwrap(), Some("b@x"), "").await;
+    let (_, shown) = ask(&bed, "GET", a["links"]["run"].as_str().unwrap(), Some("b@x"), "").await;
     assert_eq!(shown["trigger"]["by"], "a@x");
 }

@@ -2,36 +2,36 @@
 
 use std::{fs, time::Duration};
 
-use crate::support::{Front, workflow};
+use crate::support::{GatewayBed, workflow};
 use serde_json::{Value, json};
 
 /// Writes a file atomically, with a new modification time.
-fn write(front: &Front, name: &str, text: &str) {
-    let path = front.folder.path().join(name);
+fn write(bed: &GatewayBed, name: &str, text: &str) {
+    let path = bed.folder.path().join(name);
     let newer = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
     fs::write(&path, text).unwrap();
     let newer = newer.unwrap_or_else(std::time::SystemTime::now) + Duration::from_secs(1);
     fs::File::options().write(true).open(path).unwrap().set_modified(newer).unwrap();
 }
 
-async fn offered(front: &Front) -> Value {
-    front.get("/api/v1/workflows").await.1
+async fn offered(bed: &GatewayBed) -> Value {
+    bed.get("/api/v1/workflows").await.1
 }
 
-async fn broken(front: &Front) -> Value {
-    offered(front).await;
-    front.get("/about").await.1["workflows_broken"].clone()
+async fn broken(bed: &GatewayBed) -> Value {
+    offered(bed).await;
+    bed.get("/about").await.1["workflows_broken"].clone()
 }
 
 #[tokio::test]
 async fn workflows_refused_by_check_are_not_listed_and_are_counted() {
-    let front = Front::new(&[("w", "")]);
-    assert_eq!(broken(&front).await, 0);
-    write(&front, "bad.yaml", "name: bad\n");
+    let bed = GatewayBed::new(&[("w", "")]);
+    assert_eq!(broken(&bed).await, 0);
+    write(&bed, "bad.yaml", "name: bad\n");
     let zone = workflow("nightly", "on: {schedule: [{cron: 30 2 * * *, zone: Europe/Zurch}]}\n");
-    write(&front, "nightly.yaml", &zone);
-    assert_eq!(broken(&front).await, 2);
-    let offered = offered(&front).await;
+    write(&bed, "nightly.yaml", &zone);
+    assert_eq!(broken(&bed).await, 2);
+    let offered = offered(&bed).await;
     let names: Vec<_> =
         offered["workflows"].as_array().unwrap().iter().map(|it| (&it["name"], &it["startable"])).collect();
     assert_eq!(names, [(&json!("bad"), &json!(false)), (&json!("w"), &json!(true))]);
@@ -48,13 +48,13 @@ async fn workflows_refused_by_check_are_not_listed_and_are_counted() {
         "{problem}"
     );
     assert_eq!(offered["problems"].as_array().unwrap().len(), 2);
-    let (status, refused) = front.post("/api/v1/runs", None, json!({"workflow": "bad"})).await;
+    let (status, refused) = bed.post("/api/v1/runs", None, json!({"workflow": "bad"})).await;
     assert!(status == 422 && refused["errors"][0].as_str().unwrap().contains("has no effect"), "{refused}");
 }
 
 #[tokio::test]
 async fn the_last_valid_version_of_a_changed_file_stays_in_use() {
-    let front = Front::new(&[]);
+    let bed = GatewayBed::new(&[]);
     let text = |minutes: u32, criteria: &str| {
         workflow(
             "w",
@@ -63,37 +63,37 @@ async fn the_last_valid_version_of_a_changed_file_stays_in_use() {
             ),
         )
     };
-    write(&front, "any.yaml", "name: any\ndata_only: true\n");
-    fs::rename(front.folder.path().join("any.yaml"), front.folder.path().join("any.criteria")).unwrap();
-    write(&front, "w.yaml", &text(7, "any.criteria"));
-    assert_eq!(broken(&front).await, 0);
+    write(&bed, "any.yaml", "name: any\ndata_only: true\n");
+    fs::rename(bed.folder.path().join("any.yaml"), bed.folder.path().join("any.criteria")).unwrap();
+    write(&bed, "w.yaml", &text(7, "any.criteria"));
+    assert_eq!(broken(&bed).await, 0);
     for (number, wrong) in
         ["name: [", "name: w\n", &text(8, "gone.criteria"), &text(9, "any.criteria").replace("9m", "9")]
             .iter()
             .enumerate()
     {
-        write(&front, "w.yaml", wrong);
-        assert_eq!(broken(&front).await, 1, "{wrong}");
-        let offered = offered(&front).await;
+        write(&bed, "w.yaml", wrong);
+        assert_eq!(broken(&bed).await, 1, "{wrong}");
+        let offered = offered(&bed).await;
         let offer = &offered["workflows"][0];
         assert_eq!((&offer["name"], &offer["startable"]), (&json!("w"), &json!(true)), "{wrong}: {offered}");
         assert!(offer["problems"][0].as_str().unwrap().contains("w.yaml"), "{wrong}: {offered}");
-        let (status, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
+        let (status, begun) = bed.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
         assert_eq!(status, 202, "{begun}");
-        let requested = front.published("dev.burnin.run.requested.v1");
+        let requested = bed.published("dev.burnin.run.requested.v1");
         assert_eq!(
             (requested.len(), &requested[number]["workflow"]["limits"]["job"]),
             (number + 1, &json!("7m"))
         );
     }
-    write(&front, "w.yaml", &text(10, "any.criteria"));
-    assert_eq!(broken(&front).await, 0);
+    write(&bed, "w.yaml", &text(10, "any.criteria"));
+    assert_eq!(broken(&bed).await, 0);
     // A new process has no earlier version of the file.
-    write(&front, "w.yaml", "name: w\n");
-    let mut front = front;
-    front.restart();
-    assert_eq!(offered(&front).await["workflows"][0]["startable"], false);
+    write(&bed, "w.yaml", "name: w\n");
+    let mut bed = bed;
+    bed.restart();
+    assert_eq!(offered(&bed).await["workflows"][0]["startable"], false);
     // A deleted file is not offered.
-    fs::remove_file(front.folder.path().join("w.yaml")).unwrap();
-    assert_eq!(offered(&front).await["workflows"], json!([]));
+    fs::remove_file(bed.folder.path().join("w.yaml")).unwrap();
+    assert_eq!(offered(&bed).await["workflows"], json!([]));
 }

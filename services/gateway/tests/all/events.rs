@@ -1,6 +1,6 @@
 //! Runs requested by messages.
 
-use crate::support::Front;
+use crate::support::GatewayBed;
 use base64::Engine;
 use events::{RUN_ANSWERED, RUN_REQUEST};
 use serde_json::{Value, json};
@@ -19,36 +19,36 @@ fn pushed(event_type: &str, source: &str, id: &str, data: &Value) -> service::Ev
 
 #[tokio::test]
 async fn a_repeated_request_returns_the_same_run_and_a_reply() {
-    let mut front = Front::new(&[("w", "parameters: [limits.job]\n")]);
+    let mut bed = GatewayBed::new(&[("w", "parameters: [limits.job]\n")]);
     let ask = pushed(RUN_REQUEST, "//acme/ci", "42", &json!({"workflow": "w", "set": {"limits.job": "5m"}}));
     for _ in 0..3 {
-        assert_eq!(front.gateway.handle(&ask).await, Disposition::Done);
-        front.restart();
+        assert_eq!(bed.gateway.handle(&ask).await, Disposition::Done);
+        bed.restart();
     }
-    assert_eq!(front.runs().await.len(), 1);
-    let answers = front.published(RUN_ANSWERED);
+    assert_eq!(bed.runs().await.len(), 1);
+    let answers = bed.published(RUN_ANSWERED);
     assert_eq!(answers.len(), 3);
-    let run = front.runs().await.remove(0);
+    let run = bed.runs().await.remove(0);
     assert_eq!(
         answers[0],
         json!({"request": {"source": "//acme/ci", "id": "42"}, "run": run, "problem": null})
     );
     assert!(answers.iter().all(|answer| *answer == answers[0]));
-    let requested = &front.published("dev.burnin.run.requested.v1")[0];
+    let requested = &bed.published("dev.burnin.run.requested.v1")[0];
     assert_eq!(requested["origin"], json!({"message": {"source": "//acme/ci", "id": "42"}}));
     // The id 42 from another sender is another request. The id 42 from the same sender with other content is
     // rejected.
     let other = pushed(RUN_REQUEST, "//acme/other", "42", &json!({"workflow": "w"}));
-    assert_eq!(front.gateway.handle(&other).await, Disposition::Done);
-    assert_eq!(front.runs().await.len(), 2);
+    assert_eq!(bed.gateway.handle(&other).await, Disposition::Done);
+    assert_eq!(bed.runs().await.len(), 2);
     let changed = pushed(RUN_REQUEST, "//acme/ci", "42", &json!({"workflow": "w"}));
-    assert!(matches!(front.gateway.handle(&changed).await, Disposition::Park(why) if why.contains(&run)));
-    assert_eq!(front.runs().await.len(), 2);
+    assert!(matches!(bed.gateway.handle(&changed).await, Disposition::Park(why) if why.contains(&run)));
+    assert_eq!(bed.runs().await.len(), 2);
 }
 
 #[tokio::test]
 async fn invalid_requests_are_parked_and_answered() {
-    let front = Front::new(&[("w", "parameters: [limits.job]\n")]);
+    let bed = GatewayBed::new(&[("w", "parameters: [limits.job]\n")]);
     let cases = [
         (json!({"workflow": "x"}), "no workflow `x`; available: w"),
         (
@@ -67,39 +67,38 @@ async fn invalid_requests_are_parked_and_answered() {
         (json!(null), "payload of"),
     ];
     for (number, (data, expected)) in cases.iter().enumerate() {
-        let disposition =
-            front.gateway.handle(&pushed(RUN_REQUEST, "//acme", &number.to_string(), data)).await;
+        let disposition = bed.gateway.handle(&pushed(RUN_REQUEST, "//acme", &number.to_string(), data)).await;
         assert!(
             matches!(&disposition, Disposition::Park(why) if why.contains(expected)),
             "{data}: {disposition:?}"
         );
-        let answers = front.published(RUN_ANSWERED);
+        let answers = bed.published(RUN_ANSWERED);
         let answer = answers.last().unwrap();
         assert_eq!((answers.len(), &answer["run"]), (number + 1, &Value::Null));
         assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
     }
-    assert_eq!(front.runs().await, [""; 0]);
+    assert_eq!(bed.runs().await, [""; 0]);
     // Over HTTP, as from Pub/Sub, an invalid event is acknowledged and parked.
     let body = json!({"specversion": "1.0", "type": RUN_REQUEST, "source": "//a", "id": "9", "data": {"workflow": "x"}});
     let structured = [("content-type", "application/cloudevents+json")];
-    assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);
-    assert_eq!(front.store.list("parked/").await.unwrap().len(), 1);
+    assert_eq!(bed.ask("POST", "/", &structured, &body.to_string()).await.0, 204);
+    assert_eq!(bed.store.list("parked/").await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn an_allowed_external_image_is_used() {
-    let front = Front::new(&[("w", "parameters: [image]\n")]);
+    let bed = GatewayBed::new(&[("w", "parameters: [image]\n")]);
     let image = json!({"reference": format!("registry/nccl@{DIGEST}"), "digest": DIGEST});
     let ask = pushed(RUN_REQUEST, "//acme", "1", &json!({"workflow": "w", "image": image}));
-    assert_eq!(front.gateway.handle(&ask).await, Disposition::Done);
-    let requested = &front.published("dev.burnin.run.requested.v1")[0];
+    assert_eq!(bed.gateway.handle(&ask).await, Disposition::Done);
+    let requested = &bed.published("dev.burnin.run.requested.v1")[0];
     assert_eq!(requested["workflow"]["image"]["prebuilt"], image);
 }
 
 #[tokio::test]
 async fn a_build_of_a_trigger_starts_its_workflow_with_the_built_image() {
     let on = "on: {build: [{trigger: nccl-image, image: registry.example:5000/nccl}]}\n";
-    let front = Front::new(&[("w", on), ("other", "")]);
+    let bed = GatewayBed::new(&[("w", on), ("other", "")]);
     let build = |id: &str, status: &str, trigger: &str| {
         let build = json!({"id": id, "status": status, "buildTriggerId": "0f", "substitutions": {"TRIGGER_NAME": trigger},
             "results": {"images": [{"name": "registry.example:5000/nccl:v1", "digest": DIGEST}]}});
@@ -111,21 +110,21 @@ async fn a_build_of_a_trigger_starts_its_workflow_with_the_built_image() {
         build("b1", "A_NEW_STATUS", "nccl-image"),
         build("b2", "SUCCESS", "docs"),
     ] {
-        assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
+        assert_eq!(bed.gateway.handle(&event).await, Disposition::Done);
     }
-    assert_eq!(front.runs().await, [""; 0]);
+    assert_eq!(bed.runs().await, [""; 0]);
     for _ in 0..2 {
-        assert_eq!(front.gateway.handle(&build("b3", "SUCCESS", "nccl-image")).await, Disposition::Done);
+        assert_eq!(bed.gateway.handle(&build("b3", "SUCCESS", "nccl-image")).await, Disposition::Done);
     }
-    assert_eq!(front.runs().await.len(), 1);
-    let requested = &front.published("dev.burnin.run.requested.v1")[0];
+    assert_eq!(bed.runs().await.len(), 1);
+    let requested = &bed.published("dev.burnin.run.requested.v1")[0];
     let reference = format!("registry.example:5000/nccl@{DIGEST}");
     assert_eq!(requested["workflow"]["image"]["prebuilt"]["reference"], reference);
 }
 
 #[tokio::test]
 async fn a_refused_workflow_does_not_prevent_the_others_from_starting() {
-    let front = Front::new(&[
+    let bed = GatewayBed::new(&[
         ("a", "on: {build: [{trigger: nccl-image, image: registry.example/nccl}]}\n"),
         ("b", "on: {build: [{trigger: all-images}]}\n"),
     ]);
@@ -135,16 +134,16 @@ async fn a_refused_workflow_does_not_prevent_the_others_from_starting() {
             "results": {"images": [{"name": "registry.example/nccl:v1", "digest": digest}]}});
         pushed(BUILD_CHANGED, "//cloudbuild.googleapis.com", trigger, &build)
     };
-    assert_eq!(front.gateway.handle(&build("0f", DIGEST)).await, Disposition::Done);
-    assert_eq!(front.runs().await.len(), 1);
+    assert_eq!(bed.gateway.handle(&build("0f", DIGEST)).await, Disposition::Done);
+    assert_eq!(bed.runs().await.len(), 1);
     // The same build with another image is refused for the first workflow, whose key was used.
     let other = DIGEST.replace('2', "3");
-    let disposition = front.gateway.handle(&build("all-images", &other)).await;
+    let disposition = bed.gateway.handle(&build("all-images", &other)).await;
     assert!(
         matches!(&disposition, Disposition::Park(why) if why.starts_with("a: this key was used before")),
         "{disposition:?}"
     );
-    assert_eq!(front.runs().await.len(), 2);
+    assert_eq!(bed.runs().await.len(), 2);
 }
 
 /// Text of the first fenced block of docs/TRIGGERS.md in this language.
@@ -155,17 +154,17 @@ fn example(language: &str) -> String {
 }
 
 /// An event as the subscription pushes it: the message's data, and its attributes as headers.
-async fn push_message(front: &Front, attributes: &[(String, String)], data: &str) -> Vec<String> {
+async fn push_message(bed: &GatewayBed, attributes: &[(String, String)], data: &str) -> Vec<String> {
     let headers: Vec<_> = attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    assert_eq!(front.ask("POST", "/", &headers, data).await.0, 204);
-    front.runs().await
+    assert_eq!(bed.ask("POST", "/", &headers, data).await.0, 204);
+    bed.runs().await
 }
 
 /// The documented examples start a run: the arguments of `gcloud`, and the request that the Python program sends when
 /// it is executed.
 #[tokio::test]
 async fn the_documented_messages_start_a_run() {
-    let front = Front::new(&[("nightly", "")]);
+    let bed = GatewayBed::new(&[("nightly", "")]);
     let gcloud = example("sh");
     let (_, rest) = gcloud.split_once("--message '").unwrap();
     let (data, rest) = rest.split_once('\'').unwrap();
@@ -175,7 +174,7 @@ async fn the_documented_messages_start_a_run() {
         .map(|pair| pair.split_once('=').unwrap())
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    assert_eq!(push_message(&front, &attributes, data).await.len(), 1);
+    assert_eq!(push_message(&bed, &attributes, data).await.len(), 1);
 
     let folder = tempfile::tempdir().unwrap();
     let server = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -197,9 +196,9 @@ async fn the_documented_messages_start_a_run() {
         attributes.map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned())).collect();
     let data = base64::engine::general_purpose::STANDARD.decode(message["data"].as_str().unwrap()).unwrap();
     let data = String::from_utf8(data).unwrap();
-    assert_eq!(push_message(&front, &attributes, &data).await.len(), 2);
+    assert_eq!(push_message(&bed, &attributes, &data).await.len(), 2);
     assert_eq!(
-        push_message(&front, &attributes, &data).await.len(),
+        push_message(&bed, &attributes, &data).await.len(),
         2,
         "a redelivered message requests no second run"
     );

@@ -3,8 +3,8 @@
 use std::{fs, path::Path, process::Command};
 
 use crate::support::{
-    Front, SECRET,
-    forge::{Forge, git},
+    GatewayBed, SECRET,
+    git_server::{GitServer, git},
 };
 use axum::http::StatusCode;
 use hmac::{Hmac, KeyInit, Mac};
@@ -40,7 +40,7 @@ fn push(reference: &str, before: &str, after: &str, files: &[&str]) -> Value {
     })
 }
 
-async fn deliver(front: &Front, event: &str, delivery: &str, payload: &Value) -> (StatusCode, Value) {
+async fn deliver(bed: &GatewayBed, event: &str, delivery: &str, payload: &Value) -> (StatusCode, Value) {
     let body = payload.to_string();
     let signature = signature(SECRET, &body);
     let headers = [
@@ -49,7 +49,7 @@ async fn deliver(front: &Front, event: &str, delivery: &str, payload: &Value) ->
         ("x-github-delivery", delivery),
         ("x-hub-signature-256", &signature),
     ];
-    let (status, _, text) = front.ask("POST", "/hooks/github", &headers, &body).await;
+    let (status, _, text) = bed.ask("POST", "/hooks/github", &headers, &body).await;
     (status, serde_json::from_str(&text).unwrap_or_default())
 }
 
@@ -59,22 +59,22 @@ fn runs(answer: &Value) -> usize {
 
 #[tokio::test]
 async fn a_repeated_push_starts_its_run_once() {
-    let mut front = Front::new(&[("w", ON_MAIN), ("other", "")]);
+    let mut bed = GatewayBed::new(&[("w", ON_MAIN), ("other", "")]);
     let payload = push("refs/heads/main", B, A, &["images/nccl/Dockerfile"]);
-    let (status, first) = deliver(&front, "push", "d-1", &payload).await;
+    let (status, first) = deliver(&bed, "push", "d-1", &payload).await;
     assert_eq!((status, runs(&first)), (StatusCode::ACCEPTED, 1), "{first}");
     for number in 0..100 {
         // The header is not signed: a captured delivery may be replayed with another header.
-        let (status, again) = deliver(&front, "push", &format!("d-{number}"), &payload).await;
+        let (status, again) = deliver(&bed, "push", &format!("d-{number}"), &payload).await;
         assert_eq!((status, &again["runs"]), (StatusCode::ACCEPTED, &first["runs"]));
     }
-    front.restart();
-    let (_, again) = deliver(&front, "push", "d-1", &payload).await;
-    assert_eq!((&again["runs"], front.runs().await.len()), (&first["runs"], 1));
-    let (_, shown) = front.get(&format!("/api/v1/runs/{}", first["runs"][0].as_str().unwrap())).await;
+    bed.restart();
+    let (_, again) = deliver(&bed, "push", "d-1", &payload).await;
+    assert_eq!((&again["runs"], bed.runs().await.len()), (&first["runs"], 1));
+    let (_, shown) = bed.get(&format!("/api/v1/runs/{}", first["runs"][0].as_str().unwrap())).await;
     assert_eq!(shown["trigger"], json!({"kind": "push", "by": "Acme/Images refs/heads/main aaaaaaaaaaaa"}));
     let origin = json!({"push": {"repository": "Acme/Images", "reference": "refs/heads/main", "commit": A}});
-    assert_eq!(front.published("dev.burnin.run.requested.v1")[0]["origin"], origin);
+    assert_eq!(bed.published("dev.burnin.run.requested.v1")[0]["origin"], origin);
 }
 
 #[tokio::test]
@@ -91,19 +91,18 @@ async fn a_push_builds_the_pushed_commit() {
         ("mirror", build("/srv/mirror")),
         ("unrelated", build("https://github.com/acme/more-images")),
     ];
-    let front = Front::new(&workflows.each_ref().map(|(name, more)| (*name, more.as_str())));
+    let bed = GatewayBed::new(&workflows.each_ref().map(|(name, more)| (*name, more.as_str())));
     let config =
         "steps: [{name: bash, script: 'true', env: ['R=$_REVISION']}]\nsubstitutions: {_REVISION: ''}\n";
-    fs::create_dir(front.folder.path().join("configs")).unwrap();
-    fs::write(front.folder.path().join("configs/b.yaml"), config).unwrap();
+    fs::create_dir(bed.folder.path().join("configs")).unwrap();
+    fs::write(bed.folder.path().join("configs/b.yaml"), config).unwrap();
     for (name, _) in &workflows {
-        let file = front.folder.path().join(format!("{name}.yaml"));
+        let file = bed.folder.path().join(format!("{name}.yaml"));
         fs::write(&file, fs::read_to_string(&file).unwrap().replace("b.yaml", "configs/b.yaml")).unwrap();
     }
-    let (status, answer) =
-        deliver(&front, "push", "d-1", &push("refs/heads/main", B, A, &["images/a"])).await;
+    let (status, answer) = deliver(&bed, "push", "d-1", &push("refs/heads/main", B, A, &["images/a"])).await;
     assert_eq!((status, runs(&answer)), (StatusCode::ACCEPTED, 4), "{answer}");
-    for requested in front.published("dev.burnin.run.requested.v1") {
+    for requested in bed.published("dev.burnin.run.requested.v1") {
         let build = &requested["workflow"]["image"]["build"];
         let expected = if requested["workflow"]["name"] == "unrelated" { "release" } else { A };
         assert_eq!(build["repository"]["revision"], expected, "{requested}");
@@ -113,7 +112,7 @@ async fn a_push_builds_the_pushed_commit() {
 
 #[tokio::test]
 async fn irrelevant_and_unsigned_pushes_start_nothing() {
-    let front = Front::new(&[("w", ON_MAIN)]);
+    let bed = GatewayBed::new(&[("w", ON_MAIN)]);
     let main = |files: &[&str]| push("refs/heads/main", B, A, files);
     let good = main(&["images/a"]);
     let cases = [
@@ -127,60 +126,60 @@ async fn irrelevant_and_unsigned_pushes_start_nothing() {
         ("push", json!([]), 400),
     ];
     for (number, (event, payload, status)) in cases.into_iter().enumerate() {
-        let (answered, answer) = deliver(&front, event, &format!("d-{number}"), &payload).await;
+        let (answered, answer) = deliver(&bed, event, &format!("d-{number}"), &payload).await;
         assert_eq!((answered.as_u16(), runs(&answer)), (status, 0), "{payload}");
     }
     let mut bot = push("refs/heads/main", B, "cccccccccccccccccccccccccccccccccccccccc", &["images/a"]);
     bot["sender"] = json!({"login": "renovate[bot]", "id": 2, "type": "Bot"});
-    assert_eq!(runs(&deliver(&front, "push", "d-b", &bot).await.1), 0);
+    assert_eq!(runs(&deliver(&bed, "push", "d-b", &bot).await.1), 0);
     let mut other = good.clone();
     other["repository"]["full_name"] = "acme/other".into();
-    assert_eq!(runs(&deliver(&front, "push", "d-o", &other).await.1), 0);
+    assert_eq!(runs(&deliver(&bed, "push", "d-o", &other).await.1), 0);
     // The signature is missing, made with another key, or made for other bytes.
     let body = good.to_string();
     let altered = signature(SECRET, &body.replace("a@example.com", "b@example.com"));
     for signed in ["", "sha256=", &signature("another secret of 16 letters", &body), &altered] {
         let headers = [("x-github-event", "push"), ("x-hub-signature-256", signed)];
-        assert_eq!(front.ask("POST", "/hooks/github", &headers, &body).await.0, 401, "{signed}");
+        assert_eq!(bed.ask("POST", "/hooks/github", &headers, &body).await.0, 401, "{signed}");
     }
-    assert_eq!(front.runs().await, [""; 0]);
+    assert_eq!(bed.runs().await, [""; 0]);
 }
 
 #[tokio::test]
 async fn forced_pushes_new_branches_and_tags_ignore_path_filters() {
-    let front = Front::new(&[("w", ON_MAIN)]);
+    let bed = GatewayBed::new(&[("w", ON_MAIN)]);
     let mut forced = push("refs/heads/main", B, A, &["docs/a.md"]);
     forced["forced"] = true.into();
     assert_eq!(
-        runs(&deliver(&front, "push", "d-1", &forced).await.1),
+        runs(&deliver(&bed, "push", "d-1", &forced).await.1),
         1,
         "a forced push does not list the reverted files"
     );
     let back = push("refs/heads/main", A, B, &["images/a"]);
-    assert_eq!(runs(&deliver(&front, "push", "d-2", &back).await.1), 1);
-    let (_, again) = deliver(&front, "push", "d-3", &forced).await;
+    assert_eq!(runs(&deliver(&bed, "push", "d-2", &back).await.1), 1);
+    let (_, again) = deliver(&bed, "push", "d-3", &forced).await;
     assert_eq!(
-        (runs(&again), front.runs().await.len()),
+        (runs(&again), bed.runs().await.len()),
         (1, 2),
         "this commit has a run of this branch already"
     );
     let tag = push("refs/tags/v1.0", NONE, A, &[]);
     assert_eq!(
-        runs(&deliver(&front, "push", "d-4", &tag).await.1),
+        runs(&deliver(&bed, "push", "d-4", &tag).await.1),
         1,
         "the same commit under another ref starts a run"
     );
-    assert_eq!(front.runs().await.len(), 3);
+    assert_eq!(bed.runs().await.len(), 3);
 }
 
 #[tokio::test]
 async fn hostile_names_are_treated_as_text() {
-    let front = Front::new(&[("w", "on: {push: [{repository: acme/images}]}\n")]);
+    let bed = GatewayBed::new(&[("w", "on: {push: [{repository: acme/images}]}\n")]);
     let payload = push("refs/heads/a$(id);`id`,_EVIL=1", B, A, &[]);
-    assert_eq!(runs(&deliver(&front, "push", "d-1", &payload).await.1), 1);
+    assert_eq!(runs(&deliver(&bed, "push", "d-1", &payload).await.1), 1);
     let short = push("refs/heads/main", B, "../../x", &[]);
-    assert_eq!(deliver(&front, "push", "d-2", &short).await.0, StatusCode::BAD_REQUEST);
-    assert_eq!(front.runs().await.len(), 1);
+    assert_eq!(deliver(&bed, "push", "d-2", &short).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(bed.runs().await.len(), 1);
 }
 
 /// Hook of a forge: posts a signed webhook for each ref to the server at `PORT`.
@@ -204,92 +203,94 @@ done
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signed_push_starts_a_run_and_polling_finds_a_push_whose_webhook_is_lost() {
-    let forge = Forge::new();
+    let git_server = GitServer::new();
     let on = format!(
         "on: {{push: [{{repository: acme/images, url: '{}', branches: [main], paths: ['images/**']}}]}}\n",
-        forge.url()
+        git_server.url()
     );
-    let front = Front::new(&[("w", &on)]);
+    let bed = GatewayBed::new(&[("w", &on)]);
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let router = front.router();
+    let router = bed.router();
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    forge.commit("images/Dockerfile", "one");
-    forge.work(&["push", "--quiet", "origin", "main"]);
-    assert_eq!(front.chore("refs").await, 204, "the first poll: existing commits are not new pushes");
-    assert_eq!(front.runs().await.len(), 0);
+    git_server.commit("images/Dockerfile", "one");
+    git_server.work(&["push", "--quiet", "origin", "main"]);
+    assert_eq!(bed.periodic_task("refs").await, 204, "the first poll: existing commits are not new pushes");
+    assert_eq!(bed.runs().await.len(), 0);
 
-    let hook = Path::new(&forge.url()).join("hooks/post-receive");
+    let hook = Path::new(&git_server.url()).join("hooks/post-receive");
     fs::write(&hook, HOOK.replace("PORT", &port.to_string()).replace("SECRET", SECRET)).unwrap();
     assert!(Command::new("chmod").arg("+x").arg(&hook).status().unwrap().success());
     let push = async |arguments: &[&str]| {
-        let (work, arguments) =
-            (forge.folder.path().join("work"), arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>());
+        let (work, arguments) = (
+            git_server.folder.path().join("work"),
+            arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>(),
+        );
         tokio::task::spawn_blocking(move || {
             git(&work, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
         })
         .await
         .unwrap()
     };
-    forge.commit("images/Dockerfile", "two");
+    git_server.commit("images/Dockerfile", "two");
     push(&["push", "--quiet", "origin", "main"]).await;
-    assert_eq!(front.runs().await.len(), 1, "the webhook reported the push");
-    forge.commit("docs/a.md", "three");
+    assert_eq!(bed.runs().await.len(), 1, "the webhook reported the push");
+    git_server.commit("docs/a.md", "three");
     push(&["push", "--quiet", "origin", "main"]).await;
-    assert_eq!(front.runs().await.len(), 1, "the reported push matches no path filter");
+    assert_eq!(bed.runs().await.len(), 1, "the reported push matches no path filter");
     push(&["push", "--quiet", "origin", "main:topic"]).await;
     push(&["push", "--quiet", "origin", "--delete", "topic"]).await;
-    assert_eq!(front.chore("refs").await, 204);
-    assert_eq!(front.runs().await.len(), 1, "a poll finds no missed push");
+    assert_eq!(bed.periodic_task("refs").await, 204);
+    assert_eq!(bed.runs().await.len(), 1, "a poll finds no missed push");
 
     // The webhook is lost. Polling waits for the webhook, and then reports the push.
     fs::remove_file(&hook).unwrap();
-    forge.work(&["commit", "--quiet", "--amend", "-m", "rewritten"]);
+    git_server.work(&["commit", "--quiet", "--amend", "-m", "rewritten"]);
     push(&["push", "--quiet", "--force", "origin", "main"]).await;
-    assert_eq!(front.chore("refs").await, 204);
-    assert_eq!(front.runs().await.len(), 1, "the webhook may still arrive");
-    front.clock.advance(Span::from_secs(180));
+    assert_eq!(bed.periodic_task("refs").await, 204);
+    assert_eq!(bed.runs().await.len(), 1, "the webhook may still arrive");
+    bed.clock.advance(Span::from_secs(180));
     for _ in 0..3 {
-        assert_eq!(front.chore("refs").await, 204);
+        assert_eq!(bed.periodic_task("refs").await, 204);
     }
-    assert_eq!(front.runs().await.len(), 2, "found, once");
+    assert_eq!(bed.runs().await.len(), 2, "found, once");
 }
 
 #[tokio::test]
 async fn without_webhooks_the_first_poll_after_a_push_starts_the_run() {
-    let forge = Forge::new();
-    let on = format!("on: {{push: [{{repository: acme/images, url: '{}'}}]}}\n", forge.url());
-    let front = Front::new(&[("w", &on)]).without_secrets();
-    assert_eq!(front.chore("refs").await, 204);
-    forge.commit("a", "one");
-    forge.work(&["push", "--quiet", "origin", "main"]);
+    let git_server = GitServer::new();
+    let on = format!("on: {{push: [{{repository: acme/images, url: '{}'}}]}}\n", git_server.url());
+    let bed = GatewayBed::new(&[("w", &on)]).without_secrets();
+    assert_eq!(bed.periodic_task("refs").await, 204);
+    git_server.commit("a", "one");
+    git_server.work(&["push", "--quiet", "origin", "main"]);
     for _ in 0..3 {
-        assert_eq!(front.chore("refs").await, 204);
+        assert_eq!(bed.periodic_task("refs").await, 204);
     }
-    assert_eq!(front.runs().await.len(), 1);
-    fs::remove_dir_all(forge.url()).unwrap();
-    assert_eq!(front.chore("refs").await, 503, "an absent repository is reported");
+    assert_eq!(bed.runs().await.len(), 1);
+    fs::remove_dir_all(git_server.url()).unwrap();
+    assert_eq!(bed.periodic_task("refs").await, 503, "an absent repository is reported");
 }
 
 #[tokio::test]
-async fn unsigned_deliveries_do_not_use_up_the_rate_of_signed_ones() {
-    let front = Front::with(&[("w", ON_MAIN)], "2,2");
+async fn unsigned_deliveries_do_not_count_toward_the_rate_limit_of_signed_ones() {
+    let bed = GatewayBed::with(&[("w", ON_MAIN)], "2,2");
     let forged = format!("sha256={}", "0".repeat(64));
     for signature in ["", "sha256=zz", &forged] {
         for _ in 0..100 {
             let headers = [("x-github-event", "push"), ("x-hub-signature-256", signature)];
-            let (status, _, _) = front.ask("POST", "/hooks/github", &headers, "{}").await;
+            let (status, _, _) = bed.ask("POST", "/hooks/github", &headers, "{}").await;
             assert_eq!(status, StatusCode::UNAUTHORIZED, "{signature}");
         }
     }
     for number in 0..20 {
-        let (status, answer) = deliver(&front, "ping", &number.to_string(), &json!({})).await;
+        let (status, answer) = deliver(&bed, "ping", &number.to_string(), &json!({})).await;
         assert_eq!(status, StatusCode::NO_CONTENT, "{number}: {answer}");
     }
     let mut refused = 0;
     for number in 0..100 {
         refused += usize::from(
-            deliver(&front, "ping", &number.to_string(), &json!({})).await.0 == StatusCode::TOO_MANY_REQUESTS,
+            deliver(&bed, "ping", &number.to_string(), &json!({})).await.0 == StatusCode::TOO_MANY_REQUESTS,
         );
     }
     assert!(refused > 50, "signed deliveries are rate-limited: {refused} of 100 refused");

@@ -1,6 +1,6 @@
 //! Clusters offered by other systems.
 
-use crate::support::Front;
+use crate::support::GatewayBed;
 use events::{CLUSTER_OFFERED, RUN_ANSWERED};
 use serde_json::{Value, json};
 use service::{Disposition, Handler};
@@ -23,12 +23,12 @@ fn slurm(name: &str) -> Value {
 
 #[tokio::test]
 async fn an_offered_cluster_starts_each_matching_workflow_once() {
-    let mut front = Front::new(&[("w", ON), ("v", ON), ("other", "")]);
+    let mut bed = GatewayBed::new(&[("w", ON), ("v", ON), ("other", "")]);
     let event = offer("//acme/rack", "7", &slurm("gpu-a"));
-    assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
-    let runs = front.runs().await;
+    assert_eq!(bed.gateway.handle(&event).await, Disposition::Done);
+    let runs = bed.runs().await;
     assert_eq!(runs.len(), 2, "{runs:?}");
-    for requested in front.published("dev.burnin.run.requested.v1") {
+    for requested in bed.published("dev.burnin.run.requested.v1") {
         let existing = &requested["workflow"]["cluster"]["existing"];
         assert_eq!(existing["name"], "gpu-a");
         assert_eq!(
@@ -38,29 +38,29 @@ async fn an_offered_cluster_starts_each_matching_workflow_once() {
         assert_eq!(requested["trigger"]["by"], "//acme/rack, which offered gpu-a");
     }
     // Replayed by another process after a workflow was added: no further run starts.
-    front.write("late", ON);
-    front.restart();
-    assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
-    assert_eq!(front.runs().await, runs);
-    let answers = front.published(RUN_ANSWERED);
+    bed.write("late", ON);
+    bed.restart();
+    assert_eq!(bed.gateway.handle(&event).await, Disposition::Done);
+    assert_eq!(bed.runs().await, runs);
+    let answers = bed.published(RUN_ANSWERED);
     assert_eq!(answers.len(), 4, "each delivery has one answer per workflow");
     let key = json!({"source": "//acme/rack", "id": "7"});
     assert!(answers.iter().all(|answer| answer["request"] == key && answer["run"].is_string()));
     assert_eq!(answers[..2], answers[2..]);
-    // Another offer of the same cluster is another run; the same offer with other content is rejected.
-    assert_eq!(front.gateway.handle(&offer("//acme/rack", "8", &slurm("gpu-a"))).await, Disposition::Done);
-    assert_eq!(front.runs().await.len(), 5);
-    let disposition = front.gateway.handle(&offer("//acme/rack", "7", &slurm("gpu-b"))).await;
+    // Another offer of the same cluster starts another run; the same offer with other content is rejected.
+    assert_eq!(bed.gateway.handle(&offer("//acme/rack", "8", &slurm("gpu-a"))).await, Disposition::Done);
+    assert_eq!(bed.runs().await.len(), 5);
+    let disposition = bed.gateway.handle(&offer("//acme/rack", "7", &slurm("gpu-b"))).await;
     assert!(
         matches!(&disposition, Disposition::Park(why) if why.contains("were used before")),
         "{disposition:?}"
     );
-    assert_eq!(front.runs().await.len(), 5);
+    assert_eq!(bed.runs().await.len(), 5);
 }
 
 #[tokio::test]
 async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered() {
-    let front = Front::new(&[("w", ON)]);
+    let bed = GatewayBed::new(&[("w", ON)]);
     let settings = |slurm: Value| json!({"name": "gpu-a", "system": {"slurm": slurm}});
     let cases = [
         ("//evil", slurm("gpu-a"), "no workflow accepts a slurm cluster `gpu-a` from `//evil`"),
@@ -105,56 +105,55 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
         ("//acme/rack", json!(null), "payload of"),
     ];
     for (number, (source, data, expected)) in cases.iter().enumerate() {
-        let disposition = front.gateway.handle(&offer(source, &number.to_string(), data)).await;
+        let disposition = bed.gateway.handle(&offer(source, &number.to_string(), data)).await;
         assert!(
             matches!(&disposition, Disposition::Park(why) if why.contains(expected)),
             "{data}: {disposition:?}"
         );
-        let answers = front.published(RUN_ANSWERED);
+        let answers = bed.published(RUN_ANSWERED);
         let answer = answers.last().unwrap();
         assert_eq!((answers.len(), &answer["run"]), (number + 1, &Value::Null));
         assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
     }
-    assert_eq!(front.runs().await, [""; 0]);
+    assert_eq!(bed.runs().await, [""; 0]);
     // Over HTTP, as from Pub/Sub, an invalid offer is acknowledged and parked.
     let body = json!({"specversion": "1.0", "type": CLUSTER_OFFERED, "source": "//a", "id": "9", "data": slurm("x")});
     let structured = [("content-type", "application/cloudevents+json")];
-    assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);
-    assert_eq!(front.store.list("parked/").await.unwrap().len(), 1);
+    assert_eq!(bed.ask("POST", "/", &structured, &body.to_string()).await.0, 204);
+    assert_eq!(bed.store.list("parked/").await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn settings_of_the_workflows_own_cluster_may_be_offered() {
-    let front = Front::new(&[]);
+    let bed = GatewayBed::new(&[]);
     let own = "name: w\ncluster: {existing: {name: c, system: {slurm: {nodes: 2, shared_folder: /home/ops/burnin, profile: /opt/net.sh}}}}\non: {cluster: [{source: //acme/rack, system: slurm}]}\n";
-    std::fs::write(front.folder.path().join("w.yaml"), own).unwrap();
+    std::fs::write(bed.folder.path().join("w.yaml"), own).unwrap();
     let settings = |profile: &str| json!({"name": "gpu-a", "system": {"slurm": {"nodes": 8, "shared_folder": "/home/ops/burnin", "profile": profile}}});
-    let disposition =
-        front.gateway.handle(&offer("//acme/rack", "1", &settings("/home/mallory/net.sh"))).await;
+    let disposition = bed.gateway.handle(&offer("//acme/rack", "1", &settings("/home/mallory/net.sh"))).await;
     assert!(
         matches!(&disposition, Disposition::Park(why) if why.contains("it allows: /opt/net.sh")),
         "{disposition:?}"
     );
-    assert_eq!(front.runs().await, [""; 0]);
-    let disposition = front.gateway.handle(&offer("//acme/rack", "2", &settings("/opt/net.sh"))).await;
-    assert_eq!((disposition, front.runs().await.len()), (Disposition::Done, 1));
+    assert_eq!(bed.runs().await, [""; 0]);
+    let disposition = bed.gateway.handle(&offer("//acme/rack", "2", &settings("/opt/net.sh"))).await;
+    assert_eq!((disposition, bed.runs().await.len()), (Disposition::Done, 1));
 }
 
 #[tokio::test]
 async fn an_offer_with_a_failed_reply_is_redelivered() {
-    let front = Front::new(&[("w", ON), ("v", ON)]);
+    let bed = GatewayBed::new(&[("w", ON), ("v", ON)]);
     let event = offer("//acme/rack", "1", &slurm("gpu-a"));
-    front.wire.broken.store(true, Ordering::Relaxed);
-    assert!(matches!(front.gateway.handle(&event).await, Disposition::Retry(_)));
-    front.wire.broken.store(false, Ordering::Relaxed);
-    assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
-    assert_eq!(front.runs().await.len(), 2);
+    bed.bus.broken.store(true, Ordering::Relaxed);
+    assert!(matches!(bed.gateway.handle(&event).await, Disposition::Retry(_)));
+    bed.bus.broken.store(false, Ordering::Relaxed);
+    assert_eq!(bed.gateway.handle(&event).await, Disposition::Done);
+    assert_eq!(bed.runs().await.len(), 2);
 }
 
 #[tokio::test]
 async fn an_invalid_pattern_is_an_error_in_the_file() {
-    let front = Front::new(&[("w", "on: {cluster: [{source: '', system: slurm, name: '['}]}\n")]);
-    let (_, offered) = front.get("/api/v1/workflows").await;
+    let bed = GatewayBed::new(&[("w", "on: {cluster: [{source: '', system: slurm, name: '['}]}\n")]);
+    let (_, offered) = bed.get("/api/v1/workflows").await;
     let problems = offered["problems"].to_string();
     assert!(problems.contains("on.cluster[0].source: is empty; write the source"), "{problems}");
     assert!(problems.contains("on.cluster[0].name: `[` is not a pattern"), "{problems}");

@@ -72,8 +72,8 @@ fn the_program_serves_its_api_and_its_chores_over_folders() {
     );
     assert_eq!(get("/api/v1/runs").0, 200);
     assert!(get("/api/v1/workflows").1.contains("quickstart"));
-    for chore in ["schedule", "refs", "requests"] {
-        assert_eq!(served.ask("POST", &format!("/chores/{chore}"), "").0, 204, "{chore}");
+    for periodic_task in ["schedule", "refs", "requests"] {
+        assert_eq!(served.ask("POST", &format!("/chores/{periodic_task}"), "").0, 204, "{periodic_task}");
     }
     // A webhook without a signature is rejected by the service itself.
     assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401);

@@ -1,24 +1,25 @@
 //! Conformance suite of readers of refs.
 
-use crate::support::forge::Forge;
+use crate::support::git_server::GitServer;
 use gateway::{GitRefs, Ref, Refs};
 
 /// A repository with two branches, a lightweight and an annotated tag.
-fn forge() -> Forge {
-    let forge = Forge::new();
-    forge.commit("a", "one");
-    forge.work(&["tag", "light"]);
-    forge.work(&["tag", "-a", "heavy", "-m", "annotated"]);
-    forge.commit("a", "two");
-    forge.work(&["push", "--quiet", "origin", "main", "main:a$(id)", "light", "heavy"]);
-    forge
+fn git_server() -> GitServer {
+    let git_server = GitServer::new();
+    git_server.commit("a", "one");
+    git_server.work(&["tag", "light"]);
+    git_server.work(&["tag", "-a", "heavy", "-m", "annotated"]);
+    git_server.commit("a", "two");
+    git_server.work(&["push", "--quiet", "origin", "main", "main:a$(id)", "light", "heavy"]);
+    git_server
 }
 
 /// `url` is the repository, `nowhere` does not exist.
-async fn conforms(refs: &dyn Refs, forge: &Forge, url: &str, nowhere: &str) {
+async fn conforms(refs: &dyn Refs, git_server: &GitServer, url: &str, nowhere: &str) {
     let mut there = refs.list(url).await.unwrap();
     there.sort_by(|a, b| a.name.cmp(&b.name));
-    let at = |name: &str, what: &str| Ref { name: name.to_owned(), commit: forge.work(&["rev-parse", what]) };
+    let at =
+        |name: &str, what: &str| Ref { name: name.to_owned(), commit: git_server.work(&["rev-parse", what]) };
     let expected = [
         at("refs/heads/a$(id)", "main"),
         at("refs/heads/main", "main"),
@@ -31,7 +32,7 @@ async fn conforms(refs: &dyn Refs, forge: &Forge, url: &str, nowhere: &str) {
     );
     assert_ne!(
         expected[2].commit,
-        forge.work(&["rev-parse", "heavy^{}"]),
+        git_server.work(&["rev-parse", "heavy^{}"]),
         "the annotated tag is a separate object"
     );
     let why = refs.list(nowhere).await.unwrap_err();
@@ -40,8 +41,8 @@ async fn conforms(refs: &dyn Refs, forge: &Forge, url: &str, nowhere: &str) {
 
 #[tokio::test]
 async fn git_lists_branches_and_tags() {
-    let forge = forge();
-    conforms(&GitRefs, &forge, &forge.url(), "/nowhere/at/all.git").await;
+    let git_server = git_server();
+    conforms(&GitRefs, &git_server, &git_server.url(), "/nowhere/at/all.git").await;
     assert!(GitRefs.list("ext::sh -c true").await.is_err(), "a URL starts no program");
     assert!(GitRefs.list("--upload-pack=true").await.is_err(), "a URL is not parsed as an option");
 }
@@ -52,8 +53,8 @@ async fn http_lists_branches_and_tags() {
     use axum::{Router, extract::Query, http::StatusCode, routing::get};
 
     // `git upload-pack` computes the responses.
-    let forge = forge();
-    let repository = forge.url();
+    let git_server = git_server();
+    let repository = git_server.url();
     let advertised = async move |Query(query): Query<std::collections::BTreeMap<String, String>>| {
         assert_eq!(query["service"], "git-upload-pack");
         let git = tokio::process::Command::new("git")
@@ -73,9 +74,9 @@ async fn http_lists_branches_and_tags() {
     // A program's `main` sets the cryptography provider of TLS; this test has no such `main`.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let refs = gateway::HttpRefs::new(Some("a token".to_owned())).unwrap();
-    conforms(&refs, &forge, &format!("{at}/forge.git"), &format!("{at}/nowhere.git")).await;
+    conforms(&refs, &git_server, &format!("{at}/forge.git"), &format!("{at}/nowhere.git")).await;
     for place in ["page", "closed"] {
         assert!(refs.list(&format!("{at}/{place}")).await.is_err(), "{place}");
     }
-    assert!(refs.list(&forge.url()).await.unwrap_err().contains("no git for other schemes"));
+    assert!(refs.list(&git_server.url()).await.unwrap_err().contains("no git for other schemes"));
 }

@@ -5,7 +5,7 @@ use std::{io::Cursor, sync::Arc};
 use judge::{Judge, Stored};
 use ledger::{Artefacts, MemoryStore, Store};
 use model::{CommandId, Stage, Timestamp};
-use pins::{Pinned, Pins, Who};
+use pins::{DecidedBy, Pinned, Pins};
 use serde_json::Value;
 use test_support::contract::TestedService;
 use verdict::{
@@ -49,7 +49,8 @@ fn curve(slower: f64, fields: &[(&str, &str)]) -> Baseline {
 
 async fn pin(store: &Arc<MemoryStore>, run: &str, baseline: Baseline) {
     let pinned = Pinned { run: run.parse().unwrap(), source: PinSource::Run, baseline };
-    let who = Who { by: "ann".to_owned(), at: Timestamp::from_millis(0), why: "after the repair".to_owned() };
+    let who =
+        DecidedBy { by: "ann".to_owned(), at: Timestamp::from_millis(0), why: "after the repair".to_owned() };
     Pins::new(store.clone()).pin("four-gpus", pinned, who).await.unwrap();
 }
 
@@ -90,7 +91,7 @@ async fn a_run_is_judged_by_the_pin_and_the_verdict_names_it() {
 async fn a_released_pin_is_not_used() {
     let (store, judge) = judge().await;
     pin(&store, "four-gpus-2", curve(1.0 / 1.05, &[])).await;
-    let who = Who { by: "eve".to_owned(), at: Timestamp::from_millis(1), why: String::new() };
+    let who = DecidedBy { by: "eve".to_owned(), at: Timestamp::from_millis(1), why: String::new() };
     Pins::new(store.clone()).release("four-gpus", who).await.unwrap();
     let answer = judge.deliver("own-past").await;
     assert_eq!((&answer["facts"][0]["data"]["verdict"], stored(&store).await.pin), (&"pass".into(), None));

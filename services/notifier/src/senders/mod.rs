@@ -47,16 +47,16 @@ impl HttpSender {
     }
 
     /// Sends a test message to a channel of a workflow. Stores no notice.
-    pub async fn test(&self, wish: &Notify) -> TestResult {
+    pub async fn test(&self, target: &Notify) -> TestResult {
         let id = format!("test-{}", service::ids::unique());
-        if let Some(lacks) = self.secrets.lacks(wish) {
+        if let Some(lacks) = self.secrets.lacks(target) {
             return TestResult::Lacks(lacks);
         }
         let address = |name: &str| http::address(name, &self.secrets.find(name, SecretOrigin::Url)?);
-        if let Some(Err(wrong)) = wish.channel().map(|channel| address(&channel.name)) {
+        if let Some(Err(wrong)) = target.channel().map(|channel| address(&channel.name)) {
             return TestResult::Lacks(wrong);
         }
-        let sent = match wish {
+        let sent = match target {
             Notify::Github(_) => Err("GitHub has no channel to test: it receives commit statuses".to_owned()),
             Notify::Channel(ChannelNotify { kind, name, .. }) => match channels::kind(kind) {
                 Some(known) => self.post(known, name, &id, &known.test_content(&id, name, TEST)).await,

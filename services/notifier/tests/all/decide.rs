@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
 use notifier::decide::{
-    Addressee, ChannelHistory, New, NoticeSubject, Occasion, PlannedNotice, RunOutcome, STILL, begun,
+    ChannelHistory, New, NoticeSubject, Occasion, PlannedNotice, Recipient, RunOutcome, STILL, begun,
 };
 use run_index::{RunStatus, RunSummary};
 use serde_json::json;
@@ -59,13 +59,13 @@ fn slack(on: &[News]) -> Vec<Notify> {
 }
 
 /// Notices of these runs, which end an hour apart, for a channel of all kinds.
-fn notices_of(story: &str) -> Vec<&'static str> {
-    notices_to(story, &News::ALL, 1.0)
+fn notices_of(entries: &str) -> Vec<&'static str> {
+    notices_to(entries, &News::ALL, 1.0)
 }
 
-fn notices_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
+fn notices_to(entries: &str, on: &[News], apart: f64) -> Vec<&'static str> {
     let lines: Vec<_> =
-        story.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
+        entries.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
     let notify = slack(on);
     let news = |subject: &RunSummary| {
         let subject = NoticeSubject { line: subject, cluster: Some("c1"), push: None, targets: &notify };
@@ -104,8 +104,8 @@ fn channels_are_notified_of_changes_only() {
         ("fcp", &["failed", "", "recovered"]),
         ("pop", &["", "", ""]),
     ];
-    for (story, expected) in cases {
-        assert_eq!(notices_of(story), expected, "{story}");
+    for (entries, expected) in cases {
+        assert_eq!(notices_of(entries), expected, "{entries}");
     }
 }
 
@@ -183,13 +183,13 @@ fn systems_are_tracked_separately() {
         ended(&NoticeSubject { line: &second, cluster, push: None, targets: &notify }, others).len()
     };
     assert_eq!(count(std::slice::from_ref(&failed), Some("c1")), 0);
-    let elsewhere = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
+    let addresses = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
     assert_eq!(
-        count(std::slice::from_ref(&elsewhere), Some("c1")),
+        count(std::slice::from_ref(&addresses), Some("c1")),
         1,
         "another existing cluster is another system"
     );
-    assert_eq!(count(&[elsewhere], None), 0, "provisioned clusters of a workflow are one system");
+    assert_eq!(count(&[addresses], None), 0, "provisioned clusters of a workflow are one system");
     let other = RunSummary { workflow: "v".to_owned(), ..failed };
     assert_eq!(count(&[other], Some("c1")), 1, "another workflow");
 }
@@ -213,8 +213,8 @@ fn a_commit_receives_a_status_for_every_run() {
     {
         let notices = of(line, Some(&push));
         let what = Occasion::Ended(outcome);
-        assert_eq!(notices[0], PlannedNotice { to: Addressee::Status(push.clone()), what: what.clone() });
-        assert_eq!(notices[1], PlannedNotice { to: Addressee::Check(push.clone()), what });
+        assert_eq!(notices[0], PlannedNotice { to: Recipient::Status(push.clone()), what: what.clone() });
+        assert_eq!(notices[1], PlannedNotice { to: Recipient::Check(push.clone()), what });
         assert_eq!(notices[2..], of(line, None), "a run without a push has no commit");
     }
     let count = |number: usize| of(&lines[number], None).len();
@@ -225,7 +225,7 @@ fn a_commit_receives_a_status_for_every_run() {
         |line: &RunSummary, push| begun(&NoticeSubject { line, cluster: None, push, targets: &notify });
     assert_eq!(
         begins(&open, Some(&push)),
-        [PlannedNotice { to: Addressee::Status(push.clone()), what: Occasion::Begun }]
+        [PlannedNotice { to: Recipient::Status(push.clone()), what: Occasion::Begun }]
     );
     assert_eq!(begins(&open, None), []);
     assert_eq!(begins(&over, Some(&push)), [], "an ended run receives no pending status");
@@ -235,9 +235,9 @@ fn a_commit_receives_a_status_for_every_run() {
 
 /// The last run's news for a channel. The channel received a notice of each run marked `*`, and none of the runs marked
 /// `-`, although these were decided.
-fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
+fn news_to(entries: &str, on: &[News], apart: f64) -> Option<(News, String)> {
     let (mut lines, mut history) = (Vec::new(), ChannelHistory::new());
-    for how in story.chars() {
+    for how in entries.chars() {
         let known = lines.last().map(|line: &RunSummary| line.run.clone());
         match how {
             '*' => drop(history.insert(known.unwrap(), ["slack-ops".to_owned()].into())),
@@ -282,8 +282,8 @@ fn news_depends_on_the_notices_that_the_channel_received() {
         ("fff*fff", all, 12.0, Some((StillFailing, "w-000"))),
         ("f*ff", &[StillFailing], 12.0, Some((StillFailing, "w-000"))),
     ];
-    for (story, on, apart, expected) in cases {
+    for (entries, on, apart, expected) in cases {
         let expected = expected.map(|(news, first)| (news, first.to_owned()));
-        assert_eq!(news_to(story, on, apart), expected, "{story}");
+        assert_eq!(news_to(entries, on, apart), expected, "{entries}");
     }
 }

@@ -113,11 +113,11 @@ async fn every_sender_conforms() {
         "an existing check run is not created again, with or without a response"
     );
 
-    struct OnPaper(FakeSender);
-    impl OtherEnd for OnPaper {
-        fn will(&self, mood: notifier::conformance::Mood) {
-            use notifier::conformance::Mood::*;
-            match mood {
+    struct FakeReceiver(FakeSender);
+    impl OtherEnd for FakeReceiver {
+        fn will(&self, planned: notifier::conformance::PlannedReply) {
+            use notifier::conformance::PlannedReply::*;
+            match planned {
                 Takes => self.0.answer(true, Reply::Delivered),
                 TakesInSilence => self.0.answer(true, Reply::transient("it breaks")),
                 Busy(seconds) => {
@@ -132,7 +132,7 @@ async fn every_sender_conforms() {
         }
     }
     for kind in [posted, message, checked] {
-        let paper = OnPaper(FakeSender::default());
+        let paper = FakeReceiver(FakeSender::default());
         suite(&paper.0, &paper, kind).await;
     }
 }
@@ -145,7 +145,7 @@ async fn webhooks_carry_a_signature_and_an_idempotency_key() {
         assert_eq!(sender.deliver(&posted(7)).await, Reply::Delivered);
         clock.advance(Span::from_secs(100));
     }
-    let requests = receiver.came();
+    let requests = receiver.received();
     let [first, second] = &requests[..] else { panic!("{requests:?}") };
     assert_eq!(first.path, "/hook/s3cr3t-path?token=s3cr3t");
     assert_eq!(first.header("content-type"), "application/json");
@@ -168,7 +168,7 @@ async fn webhooks_carry_a_signature_and_an_idempotency_key() {
 async fn slack_receives_only_the_message() {
     let (receiver, sender) = pair(&clock()).await;
     assert_eq!(sender.deliver(&message(1)).await, Reply::Delivered);
-    let request = receiver.came().remove(0);
+    let request = receiver.received().remove(0);
     assert_eq!(
         (request.path.as_str(), request.json()),
         ("/services/T/B/s3cr3t", json!({"text": "it *failed*"}))
@@ -179,17 +179,17 @@ async fn slack_receives_only_the_message() {
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let (receiver, sender) = pair(&clock()).await;
-    let (elsewhere, _) = pair(&clock()).await;
-    let there = format!("{}/stolen", elsewhere.serve().await);
+    let (addresses, _) = pair(&clock()).await;
+    let there = format!("{}/stolen", addresses.serve().await);
     for status in [301, 302, 303, 307, 308] {
-        receiver.says(status, &[("location", &there)]);
+        receiver.responds(status, &[("location", &there)]);
         let reply = sender.deliver(&posted(1)).await;
         assert!(
             matches!(&reply, Reply::Permanent { why } if why.contains("redirects are not followed")),
             "{reply:?}"
         );
     }
-    assert!(elsewhere.came().is_empty());
+    assert!(addresses.received().is_empty());
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn a_hanging_receiver_times_out_and_is_retried() {
 async fn a_receiver_gets_each_notice_once_after_restarts_and_lost_responses() {
     let clock = clock();
     let (receiver, sender) = pair(&clock).await;
-    let mut world = NotifierBed::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
+    let mut bed = NotifierBed::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
     let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
     let failed = SimulatedRun::new("w-1", FAIL, 1.0).notifying(channels.clone()).pushed();
@@ -220,12 +220,12 @@ async fn a_receiver_gets_each_notice_once_after_restarts_and_lost_responses() {
     for _ in 0..4 {
         receiver.answers(Answer::Breaks);
     }
-    world.ends(&failed).await;
-    world.restart();
-    world.ends(&failed).await;
+    bed.ends(&failed).await;
+    bed.restart();
+    bed.ends(&failed).await;
     for _ in 0..4 {
         clock.advance(Span::from_secs(61));
-        world.chore().await;
+        bed.periodic_task().await;
     }
     let mut arrived = receiver.arrived();
     arrived.sort();
@@ -233,14 +233,14 @@ async fn a_receiver_gets_each_notice_once_after_restarts_and_lost_responses() {
     // The first lookup of the check run failed, so the check run was created once; a status is identified by
     // its state.
     assert_eq!(arrived.len(), 4, "{arrived:?}");
-    assert_eq!(world.names("notices/open/").await, [""; 0]);
+    assert_eq!(bed.names("notices/open/").await, [""; 0]);
     let checks = receiver.taken().iter().filter(|(_, what)| what["head_sha"].is_string()).count();
     assert_eq!(checks, 1);
-    let before = receiver.came().len();
-    world.restart();
-    world.ends(&failed).await;
-    world.chore().await;
-    assert_eq!(receiver.came().len(), before, "no notice is sent again");
+    let before = receiver.received().len();
+    bed.restart();
+    bed.ends(&failed).await;
+    bed.periodic_task().await;
+    assert_eq!(receiver.received().len(), before, "no notice is sent again");
 }
 
 #[tokio::test]
@@ -259,26 +259,26 @@ async fn github_requests_match_its_documentation() {
     assert_eq!((&check["head_sha"], &check["conclusion"]), (&json!(COMMIT), &json!("failure")));
     assert_eq!(check["output"]["summary"].as_str().unwrap().len(), 65_535);
     assert!(check["completed_at"].as_str().unwrap().ends_with(":00Z"), "{check}");
-    assert_eq!(receiver.came()[0].path, format!("/repos/acme/images/statuses/{COMMIT}"));
+    assert_eq!(receiver.received()[0].path, format!("/repos/acme/images/statuses/{COMMIT}"));
 
     // Rate limits are also 403, and state their end.
     let reset = (clock.now().as_millis() / 1000 + 90).to_string();
-    receiver.says(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)]);
+    receiver.responds(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)]);
     let reply = sender.deliver(&status("success")).await;
     assert!(
         matches!(&reply, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(90)),
         "{reply:?}"
     );
-    receiver.says(403, &[("retry-after", "30")]);
+    receiver.responds(403, &[("retry-after", "30")]);
     let reply = sender.deliver(&status("success")).await;
     assert!(
         matches!(&reply, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(30)),
         "{reply:?}"
     );
-    receiver.says(403, &[("x-ratelimit-remaining", "12")]);
+    receiver.responds(403, &[("x-ratelimit-remaining", "12")]);
     assert!(matches!(sender.deliver(&status("success")).await, Reply::Permanent { .. }));
     // After a failed lookup no check run is created.
-    receiver.says(502, &[]);
+    receiver.responds(502, &[]);
     assert!(matches!(sender.deliver(&checked(3)).await, Reply::Transient { .. }));
     assert_eq!(receiver.taken().len(), 5);
     // Fields of a push cannot change the address.
@@ -327,20 +327,20 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
         for status in statuses {
             for notice in [posted(1), message(2), checked(3), self::status("failure")] {
                 receiver.forgets();
-                receiver.says(status, &[("location", "http://127.0.0.1:1/s3cr3t")]);
+                receiver.responds(status, &[("location", "http://127.0.0.1:1/s3cr3t")]);
                 texts.push(format!("{:?}", sender.deliver(&notice).await));
             }
         }
         let channels = json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}},
                                {"slack": {"webhook": "unknown"}}, {"webhook": {"target": "pager"}}]);
-        let world = NotifierBed::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
+        let bed = NotifierBed::over(Arc::new(ledger::MemoryStore::default()), sender, clock.clone());
         receiver.forgets();
         for status in [410, 410, 500] {
-            receiver.says(status, &[]);
+            receiver.responds(status, &[]);
         }
-        world.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(channels).pushed()).await;
-        for name in world.names("").await {
-            let body = world.store.read(&name).await.unwrap().unwrap();
+        bed.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(channels).pushed()).await;
+        for name in bed.names("").await {
+            let body = bed.store.read(&name).await.unwrap().unwrap();
             texts.push(format!("{name}: {}", String::from_utf8_lossy(&body)));
         }
     }

@@ -3,7 +3,7 @@
 mod decide;
 mod flow;
 mod http;
+mod notice_texts;
 #[cfg(feature = "gcp")]
 mod program;
 mod support;
-mod words;

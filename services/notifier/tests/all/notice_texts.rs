@@ -13,10 +13,10 @@ use serde_json::json;
 
 async fn letters(paper: SimulatedRun) -> Vec<Notice> {
     let sender = Arc::new(FakeSender::default());
-    let world = NotifierBed::new(sender.clone());
+    let bed = NotifierBed::new(sender.clone());
     let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
-    world.ends(&paper.notifying(channels).pushed()).await;
+    bed.ends(&paper.notifying(channels).pushed()).await;
     let mut taken = sender.taken();
     taken.sort_by_key(Notice::channel);
     taken
@@ -55,7 +55,7 @@ async fn a_failure_notice_is_short() {
 
 #[tokio::test]
 async fn a_failure_notice_names_the_failed_stage() {
-    let notices = letters(SimulatedRun::new("w-1", How::Broken, 1.0)).await;
+    let notices = letters(SimulatedRun::new("w-1", RunEnd::Broken, 1.0)).await;
     let OutgoingMessage::Check(check) = &notices[0].letter else { panic!("a check run") };
     assert!(
         check.conclusion == "failure" && check.summary.contains("image: CONFIG: bus"),
@@ -74,7 +74,7 @@ async fn a_failure_notice_names_the_failed_stage() {
 
 #[tokio::test]
 async fn external_text_is_escaped() {
-    for how in [FAIL, How::Broken] {
+    for how in [FAIL, RunEnd::Broken] {
         let hostile = SimulatedRun {
             cluster: HOSTILE.replace('\n', ""),
             text: HOSTILE.to_owned(),

@@ -15,17 +15,17 @@ use service::{
 use test_support::cloud_build::CloudBuildBed;
 
 #[derive(Default)]
-struct ReceivedEvents(Mutex<Vec<Value>>);
+struct RecordingBus(Mutex<Vec<Value>>);
 
 #[service::async_trait]
-impl Bus for ReceivedEvents {
+impl Bus for RecordingBus {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         self.0.lock().unwrap().push(serde_json::to_value(&event).unwrap());
         Ok(())
     }
 }
 
-impl ReceivedEvents {
+impl RecordingBus {
     /// Type and id of each published fact, without repetitions.
     fn take(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -70,15 +70,15 @@ fn notification(build: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ends_of_deployment_and_teardown_are_published() {
-    let world = CloudBuildBed::new().await;
-    let builds = Arc::new(world.another());
+    let bed = CloudBuildBed::new().await;
+    let builds = Arc::new(bed.another());
     let deployed =
-        DeployedClusters::new(&clusters::KINDS, builds.clone(), world.store.clone(), world.clock.clone());
+        DeployedClusters::new(&clusters::KINDS, builds.clone(), bed.store.clone(), bed.clock.clone());
     let clusters = Arc::new(Providers { deployed, local: None });
-    let bus = Arc::<ReceivedEvents>::default();
+    let bus = Arc::<RecordingBus>::default();
     let worker = Provisioner::new(clusters.clone(), Span::from_secs(3600));
-    let commands = Arc::new(WorkerHandler::new(worker, bus.clone(), world.clock.clone()));
-    let publisher = Publisher::new("provisioner", bus.clone(), world.clock.clone());
+    let commands = Arc::new(WorkerHandler::new(worker, bus.clone(), bed.clock.clone()));
+    let publisher = Publisher::new("provisioner", bus.clone(), bed.clock.clone());
     let service = Notified::new(builds, clusters.clone(), publisher, commands);
     let push = async |body: &Value| {
         service.handle(&decode(&Headers::new(), body.to_string().as_bytes()).unwrap()).await
@@ -87,10 +87,10 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let run = "night-1".parse().unwrap();
     let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
     let name = id.resource_name();
-    let expires_at = world.clock.now() + Span::from_secs(3600);
+    let expires_at = bed.clock.now() + Span::from_secs(3600);
     clusters.create(&Order { id, name: name.clone(), system: system(), expires_at }).await.unwrap();
     while clusters.poll(&name).await.unwrap() == ClusterStatus::Coming {}
-    for pushed in world.cloud.notifications() {
+    for pushed in bed.cloud.notifications() {
         assert_eq!(push(&pushed).await, Disposition::Done);
     }
     let ready = bus.take();
@@ -98,7 +98,7 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     assert_eq!(ready[0].0, "dev.burnin.cluster.ready.v1");
 
     while let Err(PortError::Transient(_)) = clusters.delete(&name).await {}
-    let builds = world.cloud.builds();
+    let builds = bed.cloud.builds();
     let teardown = builds.last().unwrap();
     assert_eq!(push(&notification(teardown)).await, Disposition::Done);
     let deleted = bus.take();
@@ -106,10 +106,9 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     assert_eq!(deleted[0].0, "dev.burnin.cluster.deleted.v1");
 
     // Builds that neither deploy nor tear down a cluster of Burnin have no effect.
-    world.start(&test_support::cloud_build::spec("SUCCESS")).await.unwrap();
-    world.end().await;
-    for build in world.cloud.builds().iter().filter(|build| !build["tags"].to_string().contains(".cluster."))
-    {
+    bed.start(&test_support::cloud_build::spec("SUCCESS")).await.unwrap();
+    bed.end().await;
+    for build in bed.cloud.builds().iter().filter(|build| !build["tags"].to_string().contains(".cluster.")) {
         assert_eq!(push(&notification(build)).await, Disposition::Done);
     }
     let mut foreign = teardown.clone();

@@ -8,7 +8,7 @@ use std::sync::{
 use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, Order, fake_provider::FakeClusters};
 use cluster_local::LocalClusters;
 use model::{Attempt, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
-use provisioner::{Fate, Swept, sweep};
+use provisioner::{SweepOutcome, Swept, sweep};
 use service::{Clock, ManualClock, PortError, SystemClock};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -20,15 +20,15 @@ fn order(run: &str, expires_at: Timestamp) -> Order {
     Order { name: id.resource_name(), id, system: System::processes(1), expires_at }
 }
 
-fn fates(swept: &[Swept]) -> Vec<(&str, &str)> {
-    let word = |fate: &Fate| match fate {
-        Fate::Kept { .. } => "kept",
-        Fate::Unlabelled => "unlabelled",
-        Fate::Due => "due",
-        Fate::Gone(_) => "gone",
-        Fate::Left(_) => "left",
+fn outcomes(swept: &[Swept]) -> Vec<(&str, &str)> {
+    let word = |outcome: &SweepOutcome| match outcome {
+        SweepOutcome::Kept { .. } => "kept",
+        SweepOutcome::Unlabelled => "unlabelled",
+        SweepOutcome::Due => "due",
+        SweepOutcome::Gone(_) => "gone",
+        SweepOutcome::Left(_) => "left",
     };
-    swept.iter().map(|swept| (swept.cluster.run.as_str(), word(&swept.fate))).collect()
+    swept.iter().map(|swept| (swept.cluster.run.as_str(), word(&swept.outcome))).collect()
 }
 
 #[tokio::test]
@@ -38,39 +38,39 @@ async fn a_lease_protects_its_cluster_until_the_end_of_the_grace_period() {
     for (run, life) in [("a", 60), ("b", 600)] {
         provider.create(&order(run, START + Span::from_secs(life))).await.unwrap();
     }
-    assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "kept"), ("b", "kept")]);
+    assert_eq!(outcomes(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "kept"), ("b", "kept")]);
     clock.advance(Span::from_secs(60 + 119));
-    assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "kept"), ("b", "kept")]);
+    assert_eq!(outcomes(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "kept"), ("b", "kept")]);
     clock.advance(Span::from_secs(1));
-    assert_eq!(fates(&sweep(&provider, GRACE, false).await.unwrap()), [("a", "due"), ("b", "kept")]);
+    assert_eq!(outcomes(&sweep(&provider, GRACE, false).await.unwrap()), [("a", "due"), ("b", "kept")]);
     assert_eq!(provider.alive().len(), 2, "a dry run deletes no cluster");
-    assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "gone"), ("b", "kept")]);
-    assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("b", "kept")]);
+    assert_eq!(outcomes(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "gone"), ("b", "kept")]);
+    assert_eq!(outcomes(&sweep(&provider, GRACE, true).await.unwrap()), [("b", "kept")]);
 }
 
 /// A provider that reports a cluster as deleted although it exists, until the test corrects it.
-struct Liar {
-    truth: FakeClusters,
-    lies: AtomicBool,
+struct WrongDeletions {
+    clusters: FakeClusters,
+    wrong: AtomicBool,
 }
 
 #[service::async_trait]
-impl ClusterProvider for Liar {
+impl ClusterProvider for WrongDeletions {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
-        self.truth.create(order).await
+        self.clusters.create(order).await
     }
     async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
-        self.truth.poll(name).await
+        self.clusters.poll(name).await
     }
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
-        if self.lies.load(Ordering::Relaxed) {
+        if self.wrong.load(Ordering::Relaxed) {
             let evidence = "200 OK".to_owned();
             return Ok(Deleted { name: name.to_owned(), evidence, confirmed_at: START });
         }
-        self.truth.delete(name).await
+        self.clusters.delete(name).await
     }
     async fn list(&self) -> Result<ClusterListing, PortError> {
-        let mut listing = self.truth.list().await?;
+        let mut listing = self.clusters.list().await?;
         for listed in listing.clusters.iter_mut().filter(|listed| listed.run == "unlabelled") {
             listed.expires_at = None;
         }
@@ -81,15 +81,15 @@ impl ClusterProvider for Liar {
 #[tokio::test]
 async fn deletions_must_be_confirmed_by_the_list_and_unlabelled_clusters_stay() {
     let clock = Arc::new(ManualClock::new(START + Span::from_secs(3600)));
-    let provider = Liar { truth: FakeClusters::new(clock), lies: AtomicBool::new(true) };
+    let provider = WrongDeletions { clusters: FakeClusters::new(clock), wrong: AtomicBool::new(true) };
     for run in ["a", "unlabelled"] {
         provider.create(&order(run, START)).await.unwrap();
     }
     let swept = sweep(&provider, GRACE, true).await.unwrap();
-    assert_eq!(fates(&swept), [("a", "left"), ("unlabelled", "unlabelled")]);
-    provider.lies.store(false, Ordering::Relaxed);
+    assert_eq!(outcomes(&swept), [("a", "left"), ("unlabelled", "unlabelled")]);
+    provider.wrong.store(false, Ordering::Relaxed);
     let swept = sweep(&provider, GRACE, true).await.unwrap();
-    assert_eq!(fates(&swept), [("a", "gone"), ("unlabelled", "unlabelled")]);
+    assert_eq!(outcomes(&swept), [("a", "gone"), ("unlabelled", "unlabelled")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,10 +100,10 @@ async fn expired_process_clusters_are_ended_by_the_sweep() {
     let now = SystemClock.now();
     let here = provider(Arc::new(SystemClock));
     here.create(&order("swept", now + Span::from_secs(60))).await.unwrap();
-    assert_eq!(fates(&sweep(&here, GRACE, true).await.unwrap()), [("swept", "kept")]);
+    assert_eq!(outcomes(&sweep(&here, GRACE, true).await.unwrap()), [("swept", "kept")]);
     // The lease and the grace period have expired by the provider's clock, but not by the nodes' clock.
     let later = provider(Arc::new(ManualClock::new(now + Span::from_secs(200))));
-    assert_eq!(fates(&sweep(&later, GRACE, true).await.unwrap()), [("swept", "gone")]);
+    assert_eq!(outcomes(&sweep(&later, GRACE, true).await.unwrap()), [("swept", "gone")]);
     assert_eq!(here.poll("swept-cluster-1").await.unwrap(), ClusterStatus::Absent);
     assert_eq!(sweep(&here, GRACE, true).await.unwrap(), []);
 }

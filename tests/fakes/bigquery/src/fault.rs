@@ -38,7 +38,7 @@ pub enum Fault {
 }
 
 /// Random faults.
-pub struct Storm {
+pub struct RandomFaults {
     /// State of the generator: equal seeds produce equal faults.
     pub dice: fastrand::Rng,
     /// Share of failing requests, percent.
@@ -52,9 +52,9 @@ impl WarehouseState {
         if let Some(at) = self.faults.iter().position(|(wanted, _)| *wanted == on) {
             return Some(self.faults.remove(at).1);
         }
-        let storm = self.storm.as_mut()?;
-        let dice = &mut storm.dice;
-        if dice.u8(0..100) >= storm.percent {
+        let random_faults = self.random_faults.as_mut()?;
+        let dice = &mut random_faults.dice;
+        if dice.u8(0..100) >= random_faults.percent {
             return None;
         }
         Some(match (on, dice.u8(0..6)) {

@@ -27,13 +27,13 @@ use std::{
 use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-pub use fault::{Fault, On, Storm};
+pub use fault::{Fault, On, RandomFaults};
 
 /// The server; stops on drop.
 pub struct BigQuery {
     /// Address for the client, `http://host:port`.
     pub endpoint: String,
-    world: BigQueryState,
+    state: BigQueryState,
     serving: JoinHandle<()>,
 }
 
@@ -52,7 +52,7 @@ struct WarehouseState {
     tables: BTreeMap<String, Vec<TableColumn>>,
     rows: rusqlite::Connection,
     faults: Vec<(On, Fault)>,
-    storm: Option<Storm>,
+    random_faults: Option<RandomFaults>,
     takes: Duration,
     quota: Option<u32>,
     dislikes: Option<String>,
@@ -87,7 +87,7 @@ impl BigQuery {
             tables: BTreeMap::new(),
             rows,
             faults: Vec::new(),
-            storm: None,
+            random_faults: None,
             takes: Duration::ZERO,
             quota: None,
             dislikes: None,
@@ -95,16 +95,16 @@ impl BigQuery {
             location: "europe-west4".to_owned(),
             requests: BTreeMap::new(),
         };
-        let world = BigQueryState {
+        let state = BigQueryState {
             inner: Arc::new(Mutex::new(inner)),
             storage: storage.to_owned(),
             http: reqwest::Client::new(),
         };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let endpoint = format!("http://{}", listener.local_addr()?);
-        let router = rest::router(world.clone());
+        let router = rest::router(state.clone());
         let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
-        Ok(Self { endpoint, world, serving })
+        Ok(Self { endpoint, state, serving })
     }
 
     /// Creates an empty table from a schema in `bq mk`'s format.
@@ -128,7 +128,7 @@ impl BigQuery {
         });
         let columns = columns.collect::<Result<Vec<_>, String>>()?;
         let name = format!("{project}.{dataset}.{table}");
-        let mut inner = self.world.lock();
+        let mut inner = self.state.lock();
         load::make(&inner.rows, &name, &columns).map_err(|error| error.to_string())?;
         inner.tables.insert(name, columns);
         Ok(())
@@ -136,44 +136,44 @@ impl BigQuery {
 
     /// Applies a fault to the next request of this kind that has no fault yet.
     pub fn fault(&self, on: On, fault: Fault) {
-        self.world.lock().faults.push((on, fault));
+        self.state.lock().faults.push((on, fault));
     }
 
     /// Adds random faults to requests and jobs.
-    pub fn storm(&self, storm: Storm) {
-        self.world.lock().storm = Some(storm);
+    pub fn random_faults(&self, random_faults: RandomFaults) {
+        self.state.lock().random_faults = Some(random_faults);
     }
 
     /// Removes all faults.
-    pub fn heal(&self) {
-        let mut inner = self.world.lock();
-        (inner.storm, inner.dislikes, inner.quota) = (None, None, None);
+    pub fn clear_faults(&self) {
+        let mut inner = self.state.lock();
+        (inner.random_faults, inner.dislikes, inner.quota) = (None, None, None);
         inner.faults.clear();
     }
 
     /// Sets the maximum duration of jobs.
     pub fn jobs_take(&self, takes: Duration) {
-        self.world.lock().takes = takes;
+        self.state.lock().takes = takes;
     }
 
     /// Sets the maximum number of load jobs of a table.
     pub fn quota(&self, jobs: u32) {
-        self.world.lock().quota = Some(jobs);
+        self.state.lock().quota = Some(jobs);
     }
 
     /// Rejects rows that contain this text, which the client cannot predict.
-    pub fn dislike(&self, text: &str) {
-        self.world.lock().dislikes = Some(text.to_owned());
+    pub fn reject_rows_with(&self, text: &str) {
+        self.state.lock().dislikes = Some(text.to_owned());
     }
 
     /// Sets the page size of query results, rows.
     pub fn pages_of(&self, rows: usize) {
-        self.world.lock().page = rows;
+        self.state.lock().page = rows;
     }
 
     /// All jobs by id, as the API returns them.
     pub fn jobs(&self) -> BTreeMap<String, Value> {
-        let inner = self.world.lock();
+        let inner = self.state.lock();
         inner.jobs.iter().map(|((_, _, id), job)| (id.clone(), job.clone())).collect()
     }
 
@@ -183,12 +183,12 @@ impl BigQuery {
     /// # Errors
     /// Returns an error if the table or a column is absent.
     pub fn count(&self, table: &str, columns: &[&str]) -> Result<BTreeMap<Vec<String>, u64>, String> {
-        query::count(&self.world.lock().rows, table, columns).map_err(|error| error.to_string())
+        query::count(&self.state.lock().rows, table, columns).map_err(|error| error.to_string())
     }
 
     /// Number of requests by kind.
     pub fn asked(&self, on: On) -> u32 {
-        self.world.lock().requests.get(&on).copied().unwrap_or(0)
+        self.state.lock().requests.get(&on).copied().unwrap_or(0)
     }
 }
 

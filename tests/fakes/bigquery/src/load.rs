@@ -32,7 +32,7 @@ fn now() -> String {
 }
 
 /// Starts a job in the background.
-pub(crate) fn begin(world: &BigQueryState, project: &str, mut job: Value) -> Result<Value, Refusal> {
+pub(crate) fn begin(state: &BigQueryState, project: &str, mut job: Value) -> Result<Value, Refusal> {
     let invalid = |why: String| Refusal::new(400, "invalid", why);
     let reference = &job["jobReference"];
     let id = reference["jobId"].as_str().unwrap_or_default().to_owned();
@@ -45,7 +45,7 @@ pub(crate) fn begin(world: &BigQueryState, project: &str, mut job: Value) -> Res
             "Value for projectId in content does not agree with value in request".to_owned(),
         ));
     }
-    let mut inner = world.lock();
+    let mut inner = state.lock();
     let location = reference["location"].as_str().unwrap_or("US").to_owned();
     let load = &job["configuration"]["load"];
     let strange =
@@ -83,10 +83,10 @@ pub(crate) fn begin(world: &BigQueryState, project: &str, mut job: Value) -> Res
     job["status"] = json!({"state": "PENDING"});
     job["statistics"] = json!({"creationTime": now()});
     inner.jobs.insert(key.clone(), job.clone());
-    let elsewhere = location != inner.location;
+    let addresses = location != inner.location;
     let takes = inner.takes.mul_f64(fastrand::f64());
     drop(inner);
-    tokio::spawn(run(world.clone(), key, takes, elsewhere));
+    tokio::spawn(run(state.clone(), key, takes, addresses));
     Ok(job)
 }
 
@@ -116,10 +116,10 @@ impl LoadFailure {
     }
 }
 
-async fn run(world: BigQueryState, key: JobKey, takes: Duration, elsewhere: bool) {
+async fn run(state: BigQueryState, key: JobKey, takes: Duration, addresses: bool) {
     tokio::time::sleep(takes / 2).await;
     let (load, fault) = {
-        let mut inner = world.lock();
+        let mut inner = state.lock();
         let fault = inner.fault(On::Job);
         let Some(job) = inner.jobs.get_mut(&key) else { return };
         job["status"]["state"] = "RUNNING".into();
@@ -129,12 +129,12 @@ async fn run(world: BigQueryState, key: JobKey, takes: Duration, elsewhere: bool
     tokio::time::sleep(takes / 2).await;
     let bodies = match fault {
         Some(Fault::Fails(reason)) => Err(LoadFailure::new(reason, "injected fault")),
-        _ if elsewhere => {
+        _ if addresses => {
             Err(LoadFailure::new("notFound", format!("Not found: Dataset in location {}", key.1)))
         }
-        _ => fetch(&world, &load["sourceUris"]).await,
+        _ => fetch(&state, &load["sourceUris"]).await,
     };
-    let mut inner = world.lock();
+    let mut inner = state.lock();
     let ended = bodies.and_then(|bodies| append(&mut inner, &load["destinationTable"], &bodies));
     let Some(job) = inner.jobs.get_mut(&key) else { return };
     job["statistics"]["endTime"] = now().into();
@@ -147,7 +147,7 @@ async fn run(world: BigQueryState, key: JobKey, takes: Duration, elsewhere: bool
     };
 }
 
-async fn fetch(world: &BigQueryState, uris: &Value) -> Result<Vec<(String, String)>, LoadFailure> {
+async fn fetch(state: &BigQueryState, uris: &Value) -> Result<Vec<(String, String)>, LoadFailure> {
     let mut bodies = Vec::new();
     for uri in uris.as_array().into_iter().flatten().filter_map(Value::as_str) {
         let place = uri.strip_prefix("gs://").and_then(|place| place.split_once('/'));
@@ -155,11 +155,11 @@ async fn fetch(world: &BigQueryState, uris: &Value) -> Result<Vec<(String, Strin
             return Err(LoadFailure::new("badRequest", format!("this stand-in does not support {uri}")));
         };
         let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
-        let url = format!("{}/storage/v1/b/{bucket}/o/{name}?alt=media", world.storage);
+        let url = format!("{}/storage/v1/b/{bucket}/o/{name}?alt=media", state.storage);
         // BigQuery repeats interrupted reads, so a test's storage faults affect only the client.
         let mut read = Err("not read".to_owned());
         for _ in 0..20 {
-            read = match world.http.get(&url).send().await {
+            read = match state.http.get(&url).send().await {
                 Ok(answer) if answer.status() == 404 => {
                     return Err(LoadFailure::new("notFound", format!("Not found: URI {uri}")));
                 }

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use crate::{BigQueryState, Fault, On, load, query, refusal::Refusal};
 
-pub(crate) fn router(world: BigQueryState) -> Router {
+pub(crate) fn router(state: BigQueryState) -> Router {
     Router::new()
         .route("/bigquery/v2/projects/{project}/jobs", post(insert))
         .route("/bigquery/v2/projects/{project}/jobs/{id}", get(read))
         .route("/bigquery/v2/projects/{project}/queries", post(ask))
         .route("/bigquery/v2/projects/{project}/queries/{id}", get(results))
         .route("/bigquery/v2/projects/{project}/datasets/{dataset}/tables/{table}", get(table))
-        .with_state(world)
+        .with_state(state)
 }
 
 fn planned(code: u16) -> Response {
@@ -33,26 +33,26 @@ fn planned(code: u16) -> Response {
 }
 
 /// A response that is truncated after its first bytes.
-fn torn(answer: &Value, sent: usize) -> Response {
+fn interrupted(answer: &Value, sent: usize) -> Response {
     let text = answer.to_string();
     let part = Bytes::from(text.as_bytes()[..sent.min(text.len() / 2)].to_vec());
-    let torn = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-    let body = Body::from_stream(futures::stream::iter([Ok(part), Err(torn)]));
+    let interrupted = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let body = Body::from_stream(futures::stream::iter([Ok(part), Err(interrupted)]));
     ([("content-type", "application/json"), ("content-length", &text.len().to_string())], body)
         .into_response()
 }
 
 /// Executes the request unless a fault prevents it; responds unless a later fault prevents that.
-async fn answered<W>(world: &BigQueryState, on: On, work: impl FnOnce(BigQueryState) -> W) -> Response
+async fn answered<W>(state: &BigQueryState, on: On, work: impl FnOnce(BigQueryState) -> W) -> Response
 where
     W: Future<Output = Result<Value, Refusal>> + Send + 'static,
 {
-    let fault = world.lock().fault(on);
+    let fault = state.lock().fault(on);
     match fault {
         Some(Fault::Refused(code)) => return planned(code),
-        Some(Fault::Cut) => return torn(&json!({"kind": "cut"}), 0),
+        Some(Fault::Cut) => return interrupted(&json!({"kind": "cut"}), 0),
         Some(Fault::Late(by)) => {
-            let work = work(world.clone());
+            let work = work(state.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(by).await;
                 drop(work.await);
@@ -61,10 +61,10 @@ where
         }
         _ => {}
     }
-    let done = work(world.clone()).await;
+    let done = work(state.clone()).await;
     match (fault, done) {
         (Some(Fault::LandsAndAnswers(code)), _) => planned(code),
-        (Some(Fault::LandsAndTears), Ok(answer)) => torn(&answer, usize::MAX),
+        (Some(Fault::LandsAndTears), Ok(answer)) => interrupted(&answer, usize::MAX),
         (Some(Fault::Slow), Ok(mut answer)) => {
             answer["jobComplete"] = false.into();
             if let Some(answer) = answer.as_object_mut() {
@@ -78,11 +78,11 @@ where
 }
 
 async fn insert(
-    State(world): State<BigQueryState>,
+    State(state): State<BigQueryState>,
     Path(project): Path<String>,
     Json(job): Json<Value>,
 ) -> Response {
-    answered(&world, On::Insert, |world| async move { load::begin(&world, &project, job) }).await
+    answered(&state, On::Insert, |state| async move { load::begin(&state, &project, job) }).await
 }
 
 #[derive(Default, Deserialize)]
@@ -93,15 +93,15 @@ struct ParsedRequest {
 }
 
 async fn read(
-    State(world): State<BigQueryState>,
+    State(state): State<BigQueryState>,
     Path((project, id)): Path<(String, String)>,
     Query(parameters): Query<ParsedRequest>,
 ) -> Response {
-    answered(&world, On::Get, |world| async move {
+    answered(&state, On::Get, |state| async move {
         let unknown = || {
             Refusal::new(404, "notFound", format!("Not found: Job {project}:{}.{id}", parameters.location))
         };
-        world
+        state
             .lock()
             .jobs
             .get(&(project.clone(), parameters.location.clone(), id.clone()))
@@ -112,31 +112,31 @@ async fn read(
 }
 
 async fn ask(
-    State(world): State<BigQueryState>,
+    State(state): State<BigQueryState>,
     Path(project): Path<String>,
     Json(request): Json<Value>,
 ) -> Response {
-    answered(&world, On::Query, |world| async move { query::ask(&mut world.lock(), &project, &request) })
+    answered(&state, On::Query, |state| async move { query::ask(&mut state.lock(), &project, &request) })
         .await
 }
 
 async fn results(
-    State(world): State<BigQueryState>,
+    State(state): State<BigQueryState>,
     Path((project, id)): Path<(String, String)>,
     Query(parameters): Query<ParsedRequest>,
 ) -> Response {
-    answered(&world, On::Get, |world| async move {
-        query::page(&world.lock(), &(project, parameters.location, id), &parameters.page_token)
+    answered(&state, On::Get, |state| async move {
+        query::page(&state.lock(), &(project, parameters.location, id), &parameters.page_token)
     })
     .await
 }
 
 async fn table(
-    State(world): State<BigQueryState>,
+    State(state): State<BigQueryState>,
     Path((project, dataset, table)): Path<(String, String, String)>,
 ) -> Response {
-    answered(&world, On::Table, |world| async move {
-        let inner = world.lock();
+    answered(&state, On::Table, |state| async move {
+        let inner = state.lock();
         let unknown =
             || Refusal::new(404, "notFound", format!("Not found: Table {project}:{dataset}.{table}"));
         let columns = inner.tables.get(&format!("{project}.{dataset}.{table}")).ok_or_else(unknown)?;

@@ -152,7 +152,7 @@ async fn a_load_appends_all_rows_or_none_with_a_reason() {
     assert_eq!(bed.insert("too-many", std::slice::from_ref(&good)).await.0, 200);
     assert_eq!(bed.ended("too-many").await.0["errorResult"]["reason"], "quotaExceeded");
     assert_eq!(bed.rows(), 0);
-    bed.bigquery.heal();
+    bed.bigquery.clear_faults();
     bed.insert("good", &[good]).await;
     assert_eq!((bed.ended("good").await.0, bed.rows()), (json!({"state": "DONE"}), 1));
 }

@@ -218,14 +218,14 @@ impl BuildsState {
 }
 
 /// On drop, marks a build as no longer advancing, even if the request was cancelled.
-struct Advancing<'a> {
-    world: &'a CloudBuildState,
+struct AdvancesUntilDropped<'a> {
+    state: &'a CloudBuildState,
     at: usize,
 }
 
-impl Drop for Advancing<'_> {
+impl Drop for AdvancesUntilDropped<'_> {
     fn drop(&mut self) {
-        self.world.lock().advancing.remove(&self.at);
+        self.state.lock().advancing.remove(&self.at);
     }
 }
 
@@ -233,21 +233,21 @@ impl CloudBuildState {
     /// The build's current state; each read advances it.
     pub(crate) async fn show(&self, at: usize) -> Value {
         let (shown, next) = {
-            let mut world = self.lock();
-            let build = world.builds[at].clone();
+            let mut state = self.lock();
+            let build = state.builds[at].clone();
             let ends = build["substitutions"]["_ENDS"].as_str().unwrap_or("SUCCESS");
             let next = match build["status"].as_str() {
-                _ if world.frozen => None,
-                Some("QUEUED") if !world.has_room(&build) => None,
+                _ if state.frozen => None,
+                Some("QUEUED") if !state.has_room(&build) => None,
                 Some("QUEUED") => Some("WORKING".to_owned()),
                 Some("WORKING") if ends != "never" => Some(ends.to_owned()),
                 _ => None,
             };
             // Only one of two simultaneous reads advances the build.
-            (build, next.filter(|_| world.advancing.insert(at)))
+            (build, next.filter(|_| state.advancing.insert(at)))
         };
         let Some(next) = next else { return shown };
-        let _advancing = Advancing { world: self, at };
+        let _advancing = AdvancesUntilDropped { state: self, at };
         let (next, left, detail) = if is_final(&next) {
             match self.leave(&shown, &next).await {
                 Ok((left, detail)) => (next, left, detail),
@@ -260,17 +260,17 @@ impl CloudBuildState {
                 Err(why) => ("FAILURE".to_owned(), None, Some(why)),
             }
         };
-        let mut world = self.lock();
+        let mut state = self.lock();
         // The build may have been cancelled in the meantime.
-        if world.builds[at]["status"] == shown["status"] {
-            world.builds[at]["status"] = next.into();
+        if state.builds[at]["status"] == shown["status"] {
+            state.builds[at]["status"] = next.into();
             if let Some(results) = left {
-                world.builds[at]["results"] = results;
+                state.builds[at]["results"] = results;
             }
             if let Some(detail) = detail {
-                world.builds[at]["failureInfo"] = json!({"type": "USER_BUILD_STEP", "detail": detail});
+                state.builds[at]["failureInfo"] = json!({"type": "USER_BUILD_STEP", "detail": detail});
             }
-            world.notify(at);
+            state.notify(at);
         }
         shown
     }

@@ -54,7 +54,7 @@ pub trait BuildRights: Send + Sync {
 pub struct CloudBuild {
     /// Address for the client, `http://host:port`.
     pub endpoint: String,
-    world: CloudBuildState,
+    state: CloudBuildState,
     serving: JoinHandle<()>,
 }
 
@@ -98,86 +98,86 @@ impl CloudBuild {
     /// Returns an error if no port is free.
     pub async fn serve(store: Arc<dyn Store>, bucket: &str) -> std::io::Result<Self> {
         let inner = Arc::new(Mutex::new(BuildsState { page: 50, ..BuildsState::default() }));
-        let world = CloudBuildState { inner, store, bucket: bucket.to_owned() };
+        let state = CloudBuildState { inner, store, bucket: bucket.to_owned() };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let endpoint = format!("http://{}", listener.local_addr()?);
-        let router = rest::router(world.clone());
+        let router = rest::router(state.clone());
         let serving = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
-        Ok(Self { endpoint, world, serving })
+        Ok(Self { endpoint, state, serving })
     }
 
     /// Adds a bucket that builds write their logs to.
     pub fn add_log_bucket(&self, name: &str, store: Arc<dyn Store>) {
-        self.world.lock().log_buckets.insert(name.to_owned(), store);
+        self.state.lock().log_buckets.insert(name.to_owned(), store);
     }
 
     /// Applies a fault to the next create request that has no fault yet.
     pub fn next_create(&self, fault: Fault) {
-        self.world.lock().faults.push_back(fault);
+        self.state.lock().faults.push_back(fault);
     }
 
     /// Makes the next `count` lists omit builds that are created after this call.
     pub fn stale_lists(&self, count: u32) {
-        let mut world = self.world.lock();
-        (world.stale_lists, world.stale_from) = (count, world.builds.len());
+        let mut state = self.state.lock();
+        (state.stale_lists, state.stale_from) = (count, state.builds.len());
     }
 
     /// Sets the page size of lists.
     pub fn pages_of(&self, builds: usize) {
-        self.world.lock().page = builds;
+        self.state.lock().page = builds;
     }
 
     /// Pauses or resumes all builds.
-    pub fn freeze(&self, frozen: bool) {
-        self.world.lock().frozen = frozen;
+    pub fn pause_builds(&self, frozen: bool) {
+        self.state.lock().frozen = frozen;
     }
 
     /// Limits the processors of all builds in progress. Further builds remain `QUEUED`, and a build whose machine is larger is refused.
     pub fn limit_processors(&self, processors: u64) {
-        self.world.lock().processors = Some(processors);
+        self.state.lock().processors = Some(processors);
     }
 
     /// Removes all faults.
-    pub fn heal(&self) {
-        let mut world = self.world.lock();
-        world.faults.clear();
-        (world.stale_lists, world.frozen) = (0, false);
+    pub fn clear_faults(&self) {
+        let mut state = self.state.lock();
+        state.faults.clear();
+        (state.stale_lists, state.frozen) = (0, false);
     }
 
     /// Pushes every status change to this URL in Pub/Sub's form, once and unordered.
     pub fn push_to(&self, url: &str) {
-        self.world.lock().push_to = Some(url.to_owned());
+        self.state.lock().push_to = Some(url.to_owned());
     }
 
     /// Checks the operations of builds with `rights`, which also writes the objects of builds.
     pub fn check(&self, rights: Arc<dyn BuildRights>) {
-        self.world.lock().rights = Some(rights);
+        self.state.lock().rights = Some(rights);
     }
 
     /// All builds, oldest first.
     pub fn builds(&self) -> Vec<Value> {
-        self.world.lock().builds.clone()
+        self.state.lock().builds.clone()
     }
 
     /// Sets a build's status by its id, and publishes a notification.
     pub fn set(&self, id: &str, status: &str) {
-        let mut world = self.world.lock();
-        let at = world.builds.iter().position(|build| build["id"] == id);
+        let mut state = self.state.lock();
+        let at = state.builds.iter().position(|build| build["id"] == id);
         if let Some(at) = at {
-            world.builds[at]["status"] = status.into();
-            world.notify(at);
+            state.builds[at]["status"] = status.into();
+            state.notify(at);
         }
     }
 
     /// Number of create and list requests.
     pub fn asked(&self) -> (u32, u32) {
-        let world = self.world.lock();
-        (world.creates, world.lists)
+        let state = self.state.lock();
+        (state.creates, state.lists)
     }
 
     /// All notifications, as bodies of pushes.
     pub fn notifications(&self) -> Vec<Value> {
-        self.world.lock().notifications.clone()
+        self.state.lock().notifications.clone()
     }
 }
 

@@ -16,11 +16,11 @@ use crate::{
     build::{is_final, processors, refused},
 };
 
-pub(crate) fn router(world: CloudBuildState) -> Router {
+pub(crate) fn router(state: CloudBuildState) -> Router {
     Router::new()
         .route("/v1/projects/{project}/locations/{location}/builds", post(create).get(list))
         .route("/v1/projects/{project}/locations/{location}/builds/{id}", get(read).post(cancel))
-        .with_state(world)
+        .with_state(state)
 }
 
 /// Message for a build whose machine is larger than the quota (google-github-actions/deploy-cloudrun#480).
@@ -42,11 +42,11 @@ fn error(code: u16, message: &str) -> Response {
 }
 
 async fn create(
-    State(world): State<CloudBuildState>,
+    State(state): State<CloudBuildState>,
     Path((project, location)): Path<(String, String)>,
     Json(build): Json<Value>,
 ) -> Response {
-    let mut inner = world.lock();
+    let mut inner = state.lock();
     inner.creates += 1;
     let fault = inner.faults.pop_front();
     if let Some(Fault::Refused(code)) = fault {
@@ -70,17 +70,17 @@ async fn create(
     });
     match fault {
         Some(Fault::LandsAndAnswers(code)) => error(code, "injected fault: the response is lost"),
-        Some(Fault::LandsAndTears) => torn(&operation),
+        Some(Fault::LandsAndTears) => interrupted(&operation),
         _ => Json(operation).into_response(),
     }
 }
 
 /// A response that is truncated in the middle.
-fn torn(answer: &Value) -> Response {
+fn interrupted(answer: &Value) -> Response {
     let text = answer.to_string();
     let half = Bytes::from(text.as_bytes()[..text.len() / 2].to_vec());
-    let torn = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-    let body = Body::from_stream(futures::stream::iter([Ok(half), Err(torn)]));
+    let interrupted = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let body = Body::from_stream(futures::stream::iter([Ok(half), Err(interrupted)]));
     ([("content-type", "application/json"), ("content-length", &text.len().to_string())], body)
         .into_response()
 }
@@ -97,7 +97,7 @@ struct ParsedRequest {
 }
 
 async fn list(
-    State(world): State<CloudBuildState>,
+    State(state): State<CloudBuildState>,
     Path((project, location)): Path<(String, String)>,
     Query(parameters): Query<ParsedRequest>,
 ) -> Response {
@@ -111,7 +111,7 @@ async fn list(
         return error(400, "invalid page token");
     };
     let (shown, more) = {
-        let mut inner = world.lock();
+        let mut inner = state.lock();
         inner.lists += 1;
         let known = if inner.stale_lists > 0 { inner.stale_from } else { inner.builds.len() };
         inner.stale_lists = inner.stale_lists.saturating_sub(1);
@@ -128,33 +128,33 @@ async fn list(
     };
     let mut builds = Vec::new();
     for at in shown {
-        builds.push(world.show(at).await);
+        builds.push(state.show(at).await);
     }
     Json(json!({"builds": builds, "nextPageToken": more.unwrap_or_default()})).into_response()
 }
 
-fn find(world: &CloudBuildState, project: &str, location: &str, id: &str) -> Option<usize> {
+fn find(state: &CloudBuildState, project: &str, location: &str, id: &str) -> Option<usize> {
     let name = format!("projects/{project}/locations/{location}/builds/{id}");
-    world.lock().builds.iter().position(|build| build["name"] == name.as_str())
+    state.lock().builds.iter().position(|build| build["name"] == name.as_str())
 }
 
 async fn read(
-    State(world): State<CloudBuildState>,
+    State(state): State<CloudBuildState>,
     Path((project, location, id)): Path<(String, String, String)>,
 ) -> Response {
-    match find(&world, &project, &location, &id) {
-        Some(at) => Json(world.show(at).await).into_response(),
+    match find(&state, &project, &location, &id) {
+        Some(at) => Json(state.show(at).await).into_response(),
         None => error(404, "no such build"),
     }
 }
 
 async fn cancel(
-    State(world): State<CloudBuildState>,
+    State(state): State<CloudBuildState>,
     Path((project, location, action)): Path<(String, String, String)>,
 ) -> Response {
     let Some(id) = action.strip_suffix(":cancel") else { return error(404, "no such method") };
-    let Some(at) = find(&world, &project, &location, id) else { return error(404, "no such build") };
-    let mut inner = world.lock();
+    let Some(at) = find(&state, &project, &location, id) else { return error(404, "no such build") };
+    let mut inner = state.lock();
     if is_final(inner.builds[at]["status"].as_str().unwrap_or_default()) {
         return error(400, "the build has ended");
     }

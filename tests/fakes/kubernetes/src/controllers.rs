@@ -25,7 +25,7 @@ use crate::{PodLogs, job, store::now};
 
 /// Settings of the simulated controllers.
 #[derive(Clone, Debug, Default)]
-pub struct Wants {
+pub struct ControllerSettings {
     /// The API's address.
     pub endpoint: String,
     /// Credentials for the API, if it requires any.
@@ -53,7 +53,7 @@ impl Drop for KubernetesControllers {
 }
 
 impl KubernetesControllers {
-    pub fn start(wants: Wants, logs: PodLogs) -> Self {
+    pub fn start(wants: ControllerSettings, logs: PodLogs) -> Self {
         let (held, evicted) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let client =
             reqwest::Client::builder().user_agent("world").tls_danger_accept_invalid_certs(true).build();
@@ -88,7 +88,7 @@ impl KubernetesControllers {
 
 struct ControllerTurn {
     client: reqwest::Client,
-    wants: Wants,
+    wants: ControllerSettings,
     logs: PodLogs,
     held: Arc<AtomicBool>,
     evicted: Arc<Mutex<BTreeSet<String>>>,

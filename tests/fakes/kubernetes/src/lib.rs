@@ -6,11 +6,11 @@
 //! Pods are processes of this machine: they execute the containers' commands, and their output is the log. A
 //! [`KubernetesControllers`] works with any API server.
 
+mod controllers;
 pub mod job;
 mod logs;
 mod rest;
 mod store;
-mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,9 +21,9 @@ use std::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
+pub use controllers::{ControllerSettings, KubernetesControllers};
 pub use logs::PodLogs;
 pub use store::{Key, Objects};
-pub use world::{KubernetesControllers, Wants};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -112,7 +112,7 @@ impl Api {
             loop {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 collected.objects().collect();
-                collected.told();
+                collected.notify_watchers();
             }
         });
         Ok(Self { endpoint, state, tasks: vec![serving, collecting] })
@@ -172,7 +172,7 @@ impl Api {
     /// Changes the objects directly.
     pub fn change<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
         let done = change(&mut self.state.objects());
-        self.state.told();
+        self.state.notify_watchers();
         done
     }
 
@@ -187,7 +187,7 @@ impl Api {
 }
 
 impl ServerState {
-    fn told(&self) {
+    fn notify_watchers(&self) {
         let version = self.objects().version();
         self.changed.send_if_modified(|current| std::mem::replace(current, version) != version);
     }

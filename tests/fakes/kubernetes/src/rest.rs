@@ -103,8 +103,9 @@ async fn serve(state: ServerState, query: HashMap<String, String>, request: Requ
     let group = target.key.0.split('/').next().unwrap_or_default();
     let known = KINDS.iter().find(|(path, ..)| *path == target.key.0);
     // The simulated controllers use one version, independent of the versions served to Burnin.
-    let served =
-        |version: &str| world(&head.headers) || versions(&state, group, version).contains(&target.version);
+    let served = |version: &str| {
+        controllers(&head.headers) || versions(&state, group, version).contains(&target.version)
+    };
     let Some((_, kind, version)) = known.filter(|(.., version)| served(version)) else {
         return refused(&(404, "NotFound", "the server could not find the requested resource".to_owned()));
     };
@@ -122,7 +123,7 @@ async fn serve(state: ServerState, query: HashMap<String, String>, request: Requ
         .entry(operation)
         .or_default() += 1;
     // Faults apply only to Burnin's requests: the simulated controllers send another user agent.
-    let fault = if world(&head.headers) { None } else { fault(&state, &head.method, head.uri.path()) };
+    let fault = if controllers(&head.headers) { None } else { fault(&state, &head.method, head.uri.path()) };
     if let Some(Fault::Refused(code)) = fault {
         return refused(&(code, "InternalError", "injected fault".to_owned()));
     }
@@ -231,7 +232,7 @@ fn about(state: &ServerState, method: &Method, path: &str) -> Option<About> {
     }
 }
 
-fn world(headers: &HeaderMap) -> bool {
+fn controllers(headers: &HeaderMap) -> bool {
     headers.get("user-agent").is_some_and(|agent| agent == "world")
 }
 
@@ -277,7 +278,7 @@ fn write(
         _ => Err((405, "MethodNotAllowed", format!("{method} {patch} is not served"))),
     };
     drop(objects);
-    state.told();
+    state.notify_watchers();
     done
 }
 

@@ -150,7 +150,7 @@ impl Objects {
     /// Returns an error if the object is absent or has another version.
     pub fn merge(&mut self, key: &Key, patch: &Value) -> Result<Value, Refused> {
         let mut object = self.all.get(key).ok_or_else(|| missing(key))?.clone();
-        lay(&mut object, patch);
+        merge(&mut object, patch);
         self.replace(key, object)
     }
 
@@ -235,7 +235,7 @@ fn missing(key: &Key) -> Refused {
 }
 
 /// JSON merge patch.
-fn lay(object: &mut Value, patch: &Value) {
+fn merge(object: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *object = patch.clone();
         return;
@@ -247,7 +247,7 @@ fn lay(object: &mut Value, patch: &Value) {
         if value.is_null() {
             object.as_object_mut().map(|object| object.remove(name));
         } else {
-            lay(&mut object[name], value);
+            merge(&mut object[name], value);
         }
     }
 }

@@ -85,7 +85,7 @@ struct BrokerState {
     repeated: u64,
     /// Divisor and deadline: a message whose number is divisible by the divisor has this deadline at its first delivery. Divisor 0: no
     /// message.
-    hurried: (u64, Duration),
+    shortened: (u64, Duration),
 }
 
 /// All topics and subscriptions. Messages are delivered at least once, in no order.
@@ -148,7 +148,7 @@ impl Broker {
         });
     }
 
-    /// Pushes a message. Returns the status of the response; 0 if none arrives before the deadline, and then the delivery continues.
+    /// Pushes a message. Returns the status of the response, or 0 without a response before the deadline; the delivery then continues.
     async fn pushed(
         &self,
         endpoint: &Arc<dyn PushEndpoint>,
@@ -157,7 +157,7 @@ impl Broker {
     ) -> u16 {
         let (failing, deadline) = {
             let inner = self.lock();
-            let (every, short) = inner.hurried;
+            let (every, short) = inner.shortened;
             let number: u64 = queued.message.message_id.parse().unwrap_or_default();
             let is_hurried = every > 0 && queued.attempt == 1 && number.is_multiple_of(every);
             let failing = inner.queues.get(&settings.name).is_some_and(|queue| queue.failing);
@@ -194,8 +194,8 @@ impl Broker {
     }
 
     /// Sets the deadline of the first delivery of each `every`-th message.
-    pub fn hurry(&self, every: u64, deadline: Duration) {
-        self.lock().hurried = (every, deadline);
+    pub fn shorten_deadlines(&self, every: u64, deadline: Duration) {
+        self.lock().shortened = (every, deadline);
     }
 
     /// Subtracts `count` from the number of unacknowledged messages of a subscription.

@@ -153,12 +153,12 @@ fn admitted(broker: &Broker, caller: &str, permission: &'static str, resource: &
 }
 
 /// A request that acknowledges or rejects messages.
-trait Settles: prost::Message + Default {
+trait SettleRequest: prost::Message + Default {
     fn subscription(&self) -> &str;
     fn apply(&self, broker: &Arc<Broker>);
 }
 
-impl Settles for AcknowledgeRequest {
+impl SettleRequest for AcknowledgeRequest {
     fn subscription(&self) -> &str {
         &self.subscription
     }
@@ -168,7 +168,7 @@ impl Settles for AcknowledgeRequest {
     }
 }
 
-impl Settles for ModifyAckDeadlineRequest {
+impl SettleRequest for ModifyAckDeadlineRequest {
     fn subscription(&self) -> &str {
         &self.subscription
     }
@@ -178,7 +178,11 @@ impl Settles for ModifyAckDeadlineRequest {
     }
 }
 
-async fn settle<M: Settles>(broker: &Arc<Broker>, caller: &str, body: Incoming) -> Result<Bytes, Refusal> {
+async fn settle<M: SettleRequest>(
+    broker: &Arc<Broker>,
+    caller: &str,
+    body: Incoming,
+) -> Result<Bytes, Refusal> {
     let request: M = message(body).await?;
     admitted(broker, caller, "pubsub.subscriptions.consume", request.subscription())?;
     request.apply(broker);

@@ -183,7 +183,7 @@ async fn a_message_is_delivered_again_at_its_deadline_while_its_first_delivery_i
     assert_eq!(counts(), (2, 1), "the second delivery is acknowledged before the first ends");
     within(|| (counts() == (2, 2)).then_some(())).await;
 
-    broker.hurry(1, Duration::from_millis(1));
+    broker.shorten_deadlines(1, Duration::from_millis(1));
     let endpoint = Arc::new(Slow::default());
     broker.subscribe(Subscription {
         endpoint: Some(Arc::clone(&endpoint) as _),

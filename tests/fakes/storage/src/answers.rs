@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     ConnectionControl, FaultKind, ServerState, StorageRequest, notify,
-    world::{Bucket, Query, Refusal, crc32c},
+    state::{Bucket, Query, Refusal, crc32c},
 };
 
 /// The response without a fault.
@@ -244,7 +244,7 @@ fn route(
     let path: Vec<_> = request.path.iter().map(String::as_str).collect();
     match (request.method.as_str(), &path[..]) {
         (_, ["upload", "b", bucket, "o"]) => uploads::route(shared, wants, bucket, request),
-        ("GET", ["b", bucket, "o"]) => Ok(Answer::json(&shared.world().list(bucket, &request.query)?)),
+        ("GET", ["b", bucket, "o"]) => Ok(Answer::json(&shared.state().list(bucket, &request.query)?)),
         (_, ["b", bucket, "o", name]) => objects::route(shared, bucket, name, request),
         (_, ["b", bucket, "notificationConfigs"]) => notifications(shared, bucket, request),
         ("POST", ["b"]) => {
@@ -254,15 +254,15 @@ fn route(
                 document.get("retentionPolicy").and_then(|policy| policy["retentionPeriod"].as_str());
             let retention =
                 std::time::Duration::from_secs(retention.and_then(|text| text.parse().ok()).unwrap_or(0));
-            let mut world = shared.world();
-            if world.buckets.contains_key(&name) {
+            let mut state = shared.state();
+            if state.buckets.contains_key(&name) {
                 return Err((409, format!("bucket {name} exists")));
             }
-            world.buckets.insert(name.clone(), Bucket { retention, ..Bucket::default() });
+            state.buckets.insert(name.clone(), Bucket { retention, ..Bucket::default() });
             Ok(Answer::json(&json!({"kind": "storage#bucket", "name": name, "id": name})))
         }
         ("GET", ["b", bucket]) => {
-            shared.world().bucket(bucket)?;
+            shared.state().bucket(bucket)?;
             Ok(Answer::json(&json!({"kind": "storage#bucket", "name": bucket, "id": bucket})))
         }
         ("POST", ["standin", "faults"]) => {
@@ -275,14 +275,14 @@ fn route(
             tokio::spawn(notify::push(Arc::clone(shared), url));
             Ok(Answer::empty(204))
         }
-        ("GET", ["standin", "events"]) => Ok(Answer::json(&json!(shared.world().events))),
+        ("GET", ["standin", "events"]) => Ok(Answer::json(&json!(shared.state().events))),
         _ => Err((404, format!("this stand-in does not support {} {}", request.method, path.join("/")))),
     }
 }
 
 fn notifications(shared: &ServerState, bucket: &str, request: &ParsedRequest) -> Result<Answer, Refusal> {
-    let mut world = shared.world();
-    let there = &mut world.bucket(bucket)?.notifications;
+    let mut state = shared.state();
+    let there = &mut state.bucket(bucket)?.notifications;
     if request.method != Method::POST {
         return Ok(Answer::json(&json!({"kind": "storage#notifications", "items": there})));
     }

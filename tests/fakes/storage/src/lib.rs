@@ -15,7 +15,7 @@ mod connection;
 mod fault;
 mod multipart;
 mod notify;
-mod world;
+mod state;
 
 use std::{
     io,
@@ -31,9 +31,9 @@ use tokio::{net::TcpListener, task::JoinHandle};
 pub use crate::{
     connection::ConnectionControl,
     fault::{Fault, FaultKind, StorageRequest},
-    world::{Bucket, Object},
+    state::{Bucket, Object},
 };
-use crate::{connection::CuttableListener, fault::PendingFaults, world::StorageState};
+use crate::{connection::CuttableListener, fault::PendingFaults, state::StorageState};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -57,7 +57,7 @@ impl Default for Options {
 
 /// State shared by the handlers.
 pub(crate) struct ServerState {
-    pub world: Mutex<StorageState>,
+    pub state: Mutex<StorageState>,
     pub faults: PendingFaults,
     /// The server's own URL, because not every client sends a host.
     pub base: String,
@@ -66,8 +66,8 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    pub fn world(&self) -> MutexGuard<'_, StorageState> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn state(&self) -> MutexGuard<'_, StorageState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,9 +86,9 @@ impl StandIn {
         let listener = TcpListener::bind(options.address).await?;
         let base = format!("http://{}", listener.local_addr()?);
         let buckets = options.buckets.into_iter().map(|name| (name, Bucket::default())).collect();
-        let world = Mutex::new(StorageState { buckets, pause: options.pause, ..StorageState::default() });
+        let state = Mutex::new(StorageState { buckets, pause: options.pause, ..StorageState::default() });
         let shared =
-            Arc::new(ServerState { world, faults: PendingFaults::default(), base, log: Mutex::default() });
+            Arc::new(ServerState { state, faults: PendingFaults::default(), base, log: Mutex::default() });
         let routes = Router::new().fallback(answers::answer).with_state(Arc::clone(&shared));
         let service = routes.into_make_service_with_connect_info::<ConnectionControl>();
         let server = tokio::spawn(async move {
@@ -114,47 +114,47 @@ impl StandIn {
 
     /// Number of uploads that are neither complete nor cancelled.
     pub fn unfinished(&self) -> usize {
-        self.shared.world().sessions.values().filter(|session| session.done.is_none()).count()
+        self.shared.state().sessions.values().filter(|session| session.done.is_none()).count()
     }
 
     /// Removes all faults; returns the number of unused ones.
-    pub fn heal(&self) -> usize {
+    pub fn clear_faults(&self) -> usize {
         self.shared.faults.clear()
     }
 
     /// Content of an object, without a request.
     pub fn object(&self, bucket: &str, name: &str) -> Option<Object> {
-        self.shared.world().buckets.get(bucket)?.objects.get(name).cloned()
+        self.shared.state().buckets.get(bucket)?.objects.get(name).cloned()
     }
 
     /// Writes an object without a request; replaces an existing object.
     pub fn put(&self, bucket: &str, name: &str, body: impl Into<Bytes>) {
-        let mut world = self.shared.world();
-        let pause = std::mem::take(&mut world.pause);
-        drop(world.write(bucket, name, &Default::default(), Default::default(), body.into()));
-        world.pause = pause;
+        let mut state = self.shared.state();
+        let pause = std::mem::take(&mut state.pause);
+        drop(state.write(bucket, name, &Default::default(), Default::default(), body.into()));
+        state.pause = pause;
     }
 
     /// Names in a bucket, without a request.
     pub fn names(&self, bucket: &str) -> Vec<String> {
-        let world = self.shared.world();
-        world.buckets.get(bucket).map(|bucket| bucket.objects.keys().cloned().collect()).unwrap_or_default()
+        let state = self.shared.state();
+        state.buckets.get(bucket).map(|bucket| bucket.objects.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// Makes all incomplete uploads older.
     pub fn age_uploads(&self, by: Duration) {
-        self.shared.world().older += by;
+        self.shared.state().older += by;
     }
 
     pub fn retain(&self, bucket: &str, lasting: Duration) {
-        if let Some(bucket) = self.shared.world().buckets.get_mut(bucket) {
+        if let Some(bucket) = self.shared.state().buckets.get_mut(bucket) {
             bucket.retention = lasting;
         }
     }
 
     /// From now on the first page of each list is empty.
     pub fn empty_first_pages(&self) {
-        self.shared.world().empty_first_pages = true;
+        self.shared.state().empty_first_pages = true;
     }
 
     /// All requests since the last call, with their status; 0: no response.

@@ -13,7 +13,7 @@ pub async fn push(shared: Arc<ServerState>, url: String) {
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     loop {
         pause.tick().await;
-        let events: Vec<Value> = shared.world().events.get(at..).unwrap_or_default().to_vec();
+        let events: Vec<Value> = shared.state().events.get(at..).unwrap_or_default().to_vec();
         for event in events {
             let body =
                 json!({"message": event["message"], "subscription": "projects/standin/subscriptions/push"});

@@ -15,7 +15,7 @@ use toolkit::{Cloud, DIGEST, registry, repository};
 
 /// Starts this binary again, as a build's supervisor.
 fn program() -> OwnProgram {
-    test_support::processes::program("world::be_host")
+    test_support::processes::program("bed::be_host")
 }
 
 /// Runs a build's supervisor if started with a supervisor's arguments; has no effect as a test.

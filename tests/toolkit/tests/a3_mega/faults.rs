@@ -5,7 +5,7 @@ use std::time::Duration;
 use cluster_api::{ClusterProvider, ClusterStatus};
 use model::Span;
 
-use crate::world::ToolkitHost;
+use crate::bed::ToolkitHost;
 
 const FILESTORE: &str = "a3-mega-slurm.yaml";
 const LUSTRE: &str = "a3-mega-slurm-lustre.yaml";
@@ -45,12 +45,12 @@ const CASES: [Case; 15] = [
 async fn report_and_destroy(cases: &[Case]) {
     for (workflow, operation, fault, expected) in cases {
         let more: &[(&str, &str)] = if *workflow == LUSTRE { &[UBUNTU] } else { &[] };
-        let world = ToolkitHost::new(workflow, more);
-        world.cloud.fault(operation, fault).unwrap();
-        world.create().await;
-        let why = world.broken().await;
+        let bed = ToolkitHost::new(workflow, more);
+        bed.cloud.fault(operation, fault).unwrap();
+        bed.create().await;
+        let why = bed.broken().await;
         assert!(why.contains(expected), "{operation}: {fault}: {why}");
-        world.gone().await;
+        bed.gone().await;
     }
 }
 
@@ -67,82 +67,82 @@ async fn each_failure_of_a_node_is_reported_and_leaves_no_resources() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_folder_is_not_accepted_as_lustre() {
-    let world = ToolkitHost::new(LUSTRE, &[UBUNTU]);
-    let data = world.cloud.path().join("data");
-    world.cloud.fault("node", &format!("mounts={} ext4 /dev/sda1", data.display())).unwrap();
-    world.create().await;
-    let why = world.broken().await;
+    let bed = ToolkitHost::new(LUSTRE, &[UBUNTU]);
+    let data = bed.cloud.path().join("data");
+    bed.cloud.fault("node", &format!("mounts={} ext4 /dev/sda1", data.display())).unwrap();
+    bed.create().await;
+    let why = bed.broken().await;
     assert!(why.contains("expected a mount of type lustre, found ext4"), "{why}");
-    world.gone().await;
+    bed.gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_deployment_is_unlocked_and_destroyed() {
     for place in ["deploy-primary", "packer", "deploy-cluster"] {
-        let world = ToolkitHost::new(FILESTORE, &[]);
-        world.cloud.fault(place, "hang").unwrap();
-        world.create().await;
-        while !world.cloud.path().join("hangs").exists() {
-            assert_eq!(world.clusters.poll(&world.order.name).await.unwrap(), ClusterStatus::Coming);
+        let bed = ToolkitHost::new(FILESTORE, &[]);
+        bed.cloud.fault(place, "hang").unwrap();
+        bed.create().await;
+        while !bed.cloud.path().join("hangs").exists() {
+            assert_eq!(bed.clusters.poll(&bed.order.name).await.unwrap(), ClusterStatus::Coming);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert!(!world.cloud.things().is_empty(), "{place}: expected a part of the resources");
-        world.gone().await;
-        assert_eq!(world.cloud.calls().contains("force-unlock"), place != "packer", "{place}");
+        assert!(!bed.cloud.things().is_empty(), "{place}: expected a part of the resources");
+        bed.gone().await;
+        assert_eq!(bed.cloud.calls().contains("force-unlock"), place != "packer", "{place}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_teardown_reports_the_remaining_resources_and_is_repeated() {
-    let world = ToolkitHost::new(FILESTORE, &[]);
-    world.create().await;
-    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
+    let bed = ToolkitHost::new(FILESTORE, &[]);
+    bed.create().await;
+    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)));
     let twice = "Error: googleapi: Error 503: backendError\n";
-    world.cloud.fault("destroy-cluster", &twice.repeat(2)).unwrap();
-    world.cloud.fault("delete-image", "ERROR: the image is in use").unwrap();
-    let why = world.delete().await.unwrap_err();
+    bed.cloud.fault("destroy-cluster", &twice.repeat(2)).unwrap();
+    bed.cloud.fault("delete-image", "ERROR: the image is in use").unwrap();
+    let why = bed.delete().await.unwrap_err();
     assert!(
         why.contains("still existing: ") && why.contains("-image, ") && why.contains("-gpu-net-7"),
         "{why}"
     );
     assert!(!why.contains("instance b"), "expected machines to be deleted despite other failures: {why}");
-    world.clock.advance(Span::from_secs(30));
-    world.gone().await;
+    bed.clock.advance(Span::from_secs(30));
+    bed.gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_teardown_deletes_foreign_resources_on_its_network() {
-    let world = ToolkitHost::new(FILESTORE, &[]);
-    world.create().await;
-    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
-    let mut kinds = world.cloud.kinds();
+    let bed = ToolkitHost::new(FILESTORE, &[]);
+    bed.create().await;
+    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)));
+    let mut kinds = bed.cloud.kinds();
     let network =
         kinds["network"].as_object().unwrap().keys().find(|name| name.ends_with("-net")).unwrap().clone();
     let theirs = serde_json::json!({"name": "their-ssh", "network": network});
     kinds["firewall rule"]["their-ssh"] = theirs;
-    std::fs::write(world.cloud.path().join("things.json"), kinds.to_string()).unwrap();
-    world.gone().await;
+    std::fs::write(bed.cloud.path().join("things.json"), kinds.to_string()).unwrap();
+    bed.gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_without_an_active_account_creates_no_resources() {
-    let world = ToolkitHost::new(FILESTORE, &[]);
-    world.cloud.fault("auth", "none").unwrap();
-    world.create().await;
-    let why = world.broken().await;
+    let bed = ToolkitHost::new(FILESTORE, &[]);
+    bed.cloud.fault("auth", "none").unwrap();
+    bed.create().await;
+    let why = bed.broken().await;
     assert!(why.contains("gcloud: expected an active account"), "{why}");
-    assert!(!world.cloud.calls().contains("\"gcluster\", \"create\""));
+    assert!(!bed.cloud.calls().contains("\"gcluster\", \"create\""));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_teardown_succeeds_for_a_deployment_without_resources() {
-    let world = ToolkitHost::new(FILESTORE, &[("_RESERVATION", "not-there")]);
-    world.create().await;
-    let why = world.broken().await;
+    let bed = ToolkitHost::new(FILESTORE, &[("_RESERVATION", "not-there")]);
+    bed.create().await;
+    let why = bed.broken().await;
     assert!(why.contains("RESERVATION: the zone has no such reservation"), "{why}");
-    assert_eq!(world.cloud.things(), [""; 0]);
-    world.gone().await;
-    assert!(!world.cloud.calls().contains("\"gcluster\", \"create\""));
+    assert_eq!(bed.cloud.things(), [""; 0]);
+    bed.gone().await;
+    assert!(!bed.cloud.calls().contains("\"gcluster\", \"create\""));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,24 +152,24 @@ async fn an_insufficient_reservation_is_rejected_before_a_resource_is_created() 
         ("a3-megagpu-8g", "3", true, ", 1 free machines"),
         ("a3-megagpu-8g", "0", false, "is not a specific reservation"),
     ] {
-        let world = ToolkitHost::new(FILESTORE, &[]);
+        let bed = ToolkitHost::new(FILESTORE, &[]);
         let machines = serde_json::json!({"count": "4", "inUseCount": used, "instanceProperties": {"machineType": machine}});
         let known = serde_json::json!({"eight-gpus":
             {"status": "READY", "specificReservationRequired": specific, "specificReservation": machines}});
-        std::fs::write(world.cloud.path().join("reservations.json"), known.to_string()).unwrap();
-        world.create().await;
-        let why = world.broken().await;
+        std::fs::write(bed.cloud.path().join("reservations.json"), known.to_string()).unwrap();
+        bed.create().await;
+        let why = bed.broken().await;
         assert!(why.contains("_RESERVATION") && why.contains(expected), "{why}");
-        assert_eq!(world.cloud.things(), [""; 0]);
+        assert_eq!(bed.cloud.things(), [""; 0]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_teardown_requires_an_active_account() {
-    let world = ToolkitHost::new(FILESTORE, &[]);
-    world.create().await;
-    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
-    world.cloud.fault("auth", "no account\nno account\nno account").unwrap();
-    let why = world.delete().await.unwrap_err();
+    let bed = ToolkitHost::new(FILESTORE, &[]);
+    bed.create().await;
+    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)));
+    bed.cloud.fault("auth", "no account\nno account\nno account").unwrap();
+    let why = bed.delete().await.unwrap_err();
     assert!(why.contains("gcloud: expected an active account"), "{why}");
 }

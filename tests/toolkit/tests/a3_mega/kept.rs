@@ -3,39 +3,39 @@
 use cluster_api::{ClusterProvider, ClusterStatus};
 use model::Span;
 
-use crate::world::ToolkitHost;
+use crate::bed::ToolkitHost;
 
-async fn night(world: &mut ToolkitHost, run: &str) -> Vec<String> {
-    world.order.id.run = run.parse().unwrap();
-    world.order.name = world.order.id.resource_name();
-    world.create().await;
-    let status = world.settled().await;
+async fn night(bed: &mut ToolkitHost, run: &str) -> Vec<String> {
+    bed.order.id.run = run.parse().unwrap();
+    bed.order.name = bed.order.id.resource_name();
+    bed.create().await;
+    let status = bed.settled().await;
     assert!(matches!(status, ClusterStatus::Ready(_)), "{run}: {status:?}");
-    world.delete().await.unwrap();
-    world.cloud.things()
+    bed.delete().await.unwrap();
+    bed.cloud.things()
 }
 
 async fn nights(workflow: &str, more: &[(&str, &str)], storage: &str) {
-    let mut world = ToolkitHost::new(workflow, more);
-    world.keep(&["base", "image"], Span::from_secs(30 * 24 * 3600));
-    let first = night(&mut world, "night-1").await;
+    let mut bed = ToolkitHost::new(workflow, more);
+    bed.keep(&["base", "image"], Span::from_secs(30 * 24 * 3600));
+    let first = night(&mut bed, "night-1").await;
     assert!(first.iter().any(|thing| thing.starts_with(storage)), "{first:?}");
     assert!(first.iter().any(|thing| thing.starts_with("image ")), "{first:?}");
     assert!(first.iter().all(|thing| !thing.contains("-gpu-") && !thing.contains("login")), "{first:?}");
 
     // The second run creates and deletes only the cluster.
-    let before = world.cloud.calls();
-    let second = night(&mut world, "night-2").await;
-    let calls = world.cloud.calls()[before.len()..].to_owned();
+    let before = bed.cloud.calls();
+    let second = night(&mut bed, "night-2").await;
+    let calls = bed.cloud.calls()[before.len()..].to_owned();
     assert_eq!(second, first);
     assert!(!calls.contains("blueprints/base") && !calls.contains("blueprints/image"), "{calls}");
     assert!(calls.contains("blueprints/cluster"), "{calls}");
 
-    let kept: Vec<_> = world.clusters.list().await.unwrap().clusters;
+    let kept: Vec<_> = bed.clusters.list().await.unwrap().clusters;
     assert_eq!(kept.len(), 1);
-    world.order.name.clone_from(&kept[0].name);
-    world.delete().await.unwrap();
-    assert_eq!(world.cloud.things(), [""; 0]);
+    bed.order.name.clone_from(&kept[0].name);
+    bed.delete().await.unwrap();
+    assert_eq!(bed.cloud.things(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,9 +51,9 @@ async fn lustre_and_image_are_kept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_absent_base_is_rejected_before_a_resource_is_created() {
-    let world = ToolkitHost::new("a3-mega-slurm.yaml", &[("_BASE", "never-was-1-cluster-1")]);
-    world.create().await;
-    let why = world.broken().await;
+    let bed = ToolkitHost::new("a3-mega-slurm.yaml", &[("_BASE", "never-was-1-cluster-1")]);
+    bed.create().await;
+    let why = bed.broken().await;
     assert!(why.contains("_BASE: expected a cluster whose base was kept"), "{why}");
-    assert_eq!(world.cloud.things(), [""; 0]);
+    assert_eq!(bed.cloud.things(), [""; 0]);
 }

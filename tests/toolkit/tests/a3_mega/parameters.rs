@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, process::Command};
 use serde_json::Value;
 use toolkit::repository;
 
-use crate::world::{ToolkitHost, wanted};
+use crate::bed::{ToolkitHost, wanted};
 
 const HOSTILE: [&str; 9] =
     [" ", "a b", "'", "\"; reboot; \"", "$(reboot)", "`reboot`", "$(vars.project_id)", "a\nb: c", "-leading"];
@@ -123,11 +123,11 @@ fn conflicting_parameters_are_rejected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hostile_value_creates_nothing() {
     let hostile = "x\"; touch /tmp/hurt\n$(touch /tmp/hurt)";
-    let world = ToolkitHost::new("a3-mega-slurm.yaml", &[("_PARTITION", hostile)]);
-    world.create().await;
-    let why = world.broken().await;
+    let bed = ToolkitHost::new("a3-mega-slurm.yaml", &[("_PARTITION", hostile)]);
+    bed.create().await;
+    let why = bed.broken().await;
     assert!(why.contains("_PARTITION: expected a name of a-z and 0-9"), "{why}");
-    let deleted = world.delete().await.unwrap();
+    let deleted = bed.delete().await.unwrap();
     assert!(deleted.evidence.contains("no asked.json in "), "{deleted:?}");
-    assert_eq!(world.cloud.calls(), "");
+    assert_eq!(bed.cloud.calls(), "");
 }

@@ -6,12 +6,12 @@ use cluster_api::{ClusterProvider, ClusterStatus, Settings};
 use cluster_slurm::Slurm;
 use toolkit::repository;
 
-use crate::world::ToolkitHost;
+use crate::bed::ToolkitHost;
 
 /// Compares the calls with the recorded calls; `UPDATE_FIXTURES=1` records them again.
-fn recorded(world: &ToolkitHost, name: &str) {
-    let place = world.cloud.path().display().to_string();
-    let calls = world.cloud.calls().replace(&place, "CLOUD");
+fn recorded(bed: &ToolkitHost, name: &str) {
+    let place = bed.cloud.path().display().to_string();
+    let calls = bed.cloud.calls().replace(&place, "CLOUD");
     let port = calls.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('#').next()).unwrap_or("none");
     let calls = calls.replace(&format!("127.0.0.1:{port}"), "REGISTRY");
     let file = repository("tests/toolkit/tests/recorded").join(name);
@@ -24,10 +24,10 @@ fn recorded(world: &ToolkitHost, name: &str) {
 }
 
 async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> ToolkitHost {
-    let world = ToolkitHost::new(workflow, more);
-    world.create().await;
-    let ClusterStatus::Ready(cluster) = world.settled().await else {
-        panic!("{:?}", world.clusters.poll(&world.order.name).await)
+    let bed = ToolkitHost::new(workflow, more);
+    bed.create().await;
+    let ClusterStatus::Ready(cluster) = bed.settled().await else {
+        panic!("{:?}", bed.clusters.poll(&bed.order.name).await)
     };
     assert_eq!((cluster.slots(), cluster.nodes.len()), (16, 2));
     let slurm = Slurm::of(&cluster).unwrap();
@@ -37,19 +37,19 @@ async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> Toolk
     let programs = slurm.programs.unwrap();
     assert!(fs::exists(format!("{programs}/all_reduce_perf")).unwrap(), "{programs}");
 
-    let kinds = world.cloud.kinds();
+    let kinds = bed.cloud.kinds();
     let (_, node) =
         kinds["instance"].as_object().unwrap().iter().find(|(name, _)| name.ends_with("-gpu-0")).unwrap();
-    let seconds = world.order.expires_at.as_millis() / 1000;
-    assert_eq!(node["labels"]["burnin-cluster"], world.order.name.as_str());
+    let seconds = bed.order.expires_at.as_millis() / 1000;
+    assert_eq!(node["labels"]["burnin-cluster"], bed.order.name.as_str());
     assert_eq!(node["labels"]["burnin-expires"], seconds.to_string());
     assert_eq!(node["scheduling"]["instanceTerminationAction"], "DELETE");
     let life = node["scheduling"]["maxRunDuration"]["seconds"].as_i64().unwrap();
     assert!((35_000..=36_000).contains(&life), "expected 35000 to 36000 s, found {life} s");
 
-    world.gone().await;
-    recorded(&world, name);
-    world
+    bed.gone().await;
+    recorded(&bed, name);
+    bed
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,8 +60,8 @@ async fn a_cluster_on_filestore_is_deployed_and_destroyed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_on_lustre_is_deployed_and_destroyed() {
     let more = [("_SOURCE_IMAGE", "ubuntu-2204-jammy-v20240904"), ("_GCS_BUCKET", "my-data")];
-    let world = up_and_down("a3-mega-slurm-lustre.yaml", &more, "lustre.jsonl").await;
-    let calls = world.cloud.calls();
+    let bed = up_and_down("a3-mega-slurm-lustre.yaml", &more, "lustre.jsonl").await;
+    let calls = bed.cloud.calls();
     assert!(calls.contains("172.16.0.9@tcp:/exacloud"), "expected the complete identifier: {calls}");
 }
 
@@ -71,10 +71,10 @@ const AGENT: &str = "#!/bin/true\n";
 fn with_agent(sha256: &str) -> ToolkitHost {
     let more =
         [("_AGENT", "gs://programs/burnin-agent"), ("_AGENT_SHA256", sha256), ("_ARTEFACTS", "my-artefacts")];
-    let world = ToolkitHost::new("a3-mega-slurm.yaml", &more);
-    fs::create_dir_all(world.cloud.path().join("gcs/programs")).unwrap();
-    fs::write(world.cloud.path().join("gcs/programs/burnin-agent"), AGENT).unwrap();
-    world
+    let bed = ToolkitHost::new("a3-mega-slurm.yaml", &more);
+    fs::create_dir_all(bed.cloud.path().join("gcs/programs")).unwrap();
+    fs::write(bed.cloud.path().join("gcs/programs/burnin-agent"), AGENT).unwrap();
+    bed
 }
 
 fn sha256() -> String {
@@ -87,10 +87,10 @@ fn sha256() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_installed_with_the_cluster_and_removed_with_it() {
-    let world = with_agent(&sha256());
-    world.create().await;
-    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)), "{}", world.cloud.calls());
-    let things = world.cloud.things();
+    let bed = with_agent(&sha256());
+    bed.create().await;
+    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)), "{}", bed.cloud.calls());
+    let things = bed.cloud.things();
     // Terraform grants the agent's other permissions.
     let rights: Vec<_> = things.iter().filter(|thing| thing.starts_with("right ")).collect();
     let [right] = rights[..] else { panic!("{things:?}") };
@@ -99,9 +99,9 @@ async fn an_agent_is_installed_with_the_cluster_and_removed_with_it() {
         "{right}"
     );
     assert!(things.iter().any(|thing| thing.starts_with("subscription b") && thing.ends_with("-agent")));
-    let unit = world.cloud.path().join("login/etc/systemd/system/burnin-agent.service");
+    let unit = bed.cloud.path().join("login/etc/systemd/system/burnin-agent.service");
     let unit = fs::read_to_string(unit).unwrap();
-    let name = &world.order.name;
+    let name = &bed.order.name;
     assert!(
         unit.contains(&format!("BURNIN_CLUSTER={name} BURNIN_PULL=projects/my-project/subscriptions/b")),
         "{unit}"
@@ -111,35 +111,35 @@ async fn an_agent_is_installed_with_the_cluster_and_removed_with_it() {
             || unit.contains("BURNIN_TOPICS=burnin- "),
         "{unit}"
     );
-    assert!(world.cloud.calls().contains(r#"["systemctl", "restart", "burnin-agent"]"#));
-    world.gone().await;
+    assert!(bed.cloud.calls().contains(r#"["systemctl", "restart", "burnin-agent"]"#));
+    bed.gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_with_a_wrong_checksum_or_without_response_is_reported_and_removed() {
-    let world = with_agent(&"0".repeat(64));
-    world.create().await;
-    let why = world.broken().await;
+    let bed = with_agent(&"0".repeat(64));
+    bed.create().await;
+    let why = bed.broken().await;
     assert!(why.contains("AGENT: gs://programs/burnin-agent has the SHA-256"), "{why}");
-    world.gone().await;
+    bed.gone().await;
 
-    let world = with_agent(&sha256());
-    world.cloud.fault("agent", "curl: (7) Failed to connect").unwrap();
-    world.create().await;
-    let why = world.broken().await;
+    let bed = with_agent(&sha256());
+    bed.cloud.fault("agent", "curl: (7) Failed to connect").unwrap();
+    bed.create().await;
+    let why = bed.broken().await;
     assert!(why.contains("AGENT: /healthz does not respond"), "{why}");
-    world.gone().await;
+    bed.gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spot_cluster_uses_no_reservation() {
     let more = [("_PROVISIONING", "spot"), ("_RESERVATION", "")];
-    let world = ToolkitHost::new("a3-mega-slurm.yaml", &more);
-    world.create().await;
-    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)), "{}", world.cloud.calls());
-    assert!(!world.cloud.calls().contains("reservations"));
-    let kinds = world.cloud.kinds();
+    let bed = ToolkitHost::new("a3-mega-slurm.yaml", &more);
+    bed.create().await;
+    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)), "{}", bed.cloud.calls());
+    assert!(!bed.cloud.calls().contains("reservations"));
+    let kinds = bed.cloud.kinds();
     let spot = |node: &serde_json::Value| node["scheduling"]["provisioningModel"] == "SPOT";
     assert_eq!(kinds["instance"].as_object().unwrap().values().filter(|node| spot(node)).count(), 2);
-    world.gone().await;
+    bed.gone().await;
 }

@@ -36,14 +36,14 @@ impl CloudBuildDeployment {
     /// All builds: tag of the command, cluster, status.
     fn builds(&self) -> Vec<(String, String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let wish = |build: &Value| {
+        let key = |build: &Value| {
             let tags = build["tags"].as_array().unwrap().iter().map(text);
             tags.filter(|tag| tag.contains(".cluster.")).collect()
         };
         let builds = self.cloud.builds();
         let described = builds
             .iter()
-            .map(|build| (wish(build), text(&build["substitutions"]["_CLUSTER"]), text(&build["status"])));
+            .map(|build| (key(build), text(&build["substitutions"]["_CLUSTER"]), text(&build["status"])));
         described.collect()
     }
 }
@@ -74,10 +74,10 @@ fn system(destroy_ends: &str) -> System {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_deployed_by_cloud_build_conform() {
-    let world = CloudBuildDeployment::new().await;
-    provider_conformance::clusters(&world.clusters, &system("SUCCESS"), SystemClock.now() + LIFE).await;
-    let builds = world.builds();
-    let tags: Vec<_> = builds.iter().map(|(wish, ..)| wish.as_str()).collect();
+    let bed = CloudBuildDeployment::new().await;
+    provider_conformance::clusters(&bed.clusters, &system("SUCCESS"), SystemClock.now() + LIFE).await;
+    let builds = bed.builds();
+    let tags: Vec<_> = builds.iter().map(|(key, ..)| key.as_str()).collect();
     assert_eq!(
         tags,
         ["burnin.conformance.cluster.1", "burnin.conformance.cluster.1.destroy-1"],
@@ -89,38 +89,38 @@ async fn clusters_deployed_by_cloud_build_conform() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_responses_cause_no_second_deployment_or_teardown() {
     for fault in [Fault::LandsAndAnswers(503), Fault::LandsAndTears, Fault::Refused(503)] {
-        let world = CloudBuildDeployment::new().await;
+        let bed = CloudBuildDeployment::new().await;
         let run = "lossy".parse().unwrap();
         let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
         let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
         let order = Order { name: name.clone(), id, system: system("SUCCESS"), expires_at };
-        world.cloud.next_create(fault);
-        while let Err(PortError::Transient(_)) = world.clusters.create(&order).await {
-            world.clock.advance(SETTLE);
+        bed.cloud.next_create(fault);
+        while let Err(PortError::Transient(_)) = bed.clusters.create(&order).await {
+            bed.clock.advance(SETTLE);
         }
-        while world.clusters.poll(&name).await.unwrap() == ClusterStatus::Coming {}
-        assert!(matches!(world.clusters.poll(&name).await.unwrap(), ClusterStatus::Ready(_)), "{fault:?}");
-        world.cloud.next_create(fault);
-        while let Err(PortError::Transient(_)) = world.clusters.delete(&name).await {
-            world.clock.advance(SETTLE);
+        while bed.clusters.poll(&name).await.unwrap() == ClusterStatus::Coming {}
+        assert!(matches!(bed.clusters.poll(&name).await.unwrap(), ClusterStatus::Ready(_)), "{fault:?}");
+        bed.cloud.next_create(fault);
+        while let Err(PortError::Transient(_)) = bed.clusters.delete(&name).await {
+            bed.clock.advance(SETTLE);
         }
-        let ended: Vec<_> = world.builds().into_iter().map(|(wish, _, status)| (wish, status)).collect();
+        let ended: Vec<_> = bed.builds().into_iter().map(|(key, _, status)| (key, status)).collect();
         let expected = ["burnin.lossy.cluster.1", "burnin.lossy.cluster.1.destroy-1"]
-            .map(|wish| (wish.to_owned(), "SUCCESS".to_owned()));
+            .map(|key| (key.to_owned(), "SUCCESS".to_owned()));
         assert_eq!(ended, expected, "{fault:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_teardown_ended_by_cloud_build_is_retried() {
-    let world = CloudBuildDeployment::new().await;
+    let bed = CloudBuildDeployment::new().await;
     let run = "stuck".parse().unwrap();
     let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
     let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
     let order = Order { name: name.clone(), id, system: system("TIMEOUT"), expires_at };
-    world.clusters.create(&order).await.unwrap();
+    bed.clusters.create(&order).await.unwrap();
     let reason = loop {
-        match world.clusters.delete(&name).await {
+        match bed.clusters.delete(&name).await {
             Err(PortError::Transient(why)) if why.contains("failed teardowns") => break why,
             Err(PortError::Transient(_)) => {}
             other => panic!("{other:?}"),
@@ -128,7 +128,7 @@ async fn a_teardown_ended_by_cloud_build_is_retried() {
     };
     assert!(reason.contains("the build ended as TIMEOUT") && reason.contains("next attempt at"), "{reason}");
     assert_eq!(
-        world.clusters.list().await.unwrap().clusters.len(),
+        bed.clusters.list().await.unwrap().clusters.len(),
         1,
         "the cluster is listed until it is deleted"
     );

@@ -4,12 +4,12 @@ use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use build_service::LocalBuilds;
 use cluster_api::{ClusterProvider, ClusterStatus, Order, Settings, provider_conformance};
-use cluster_deployed::{Deployed, DeployedClusters, Keep};
+use cluster_deployed::{Deployed, DeployedClusters, RetentionPeriods};
 use cluster_local::LocalClusters;
 use cluster_slurm::Slurm;
 use ledger::{FolderStore, Store};
 use model::{Attempt, BuildSpec, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
-use provisioner::{Fate, Providers, Swept, release, sweep};
+use provisioner::{Providers, SweepOutcome, Swept, release, sweep};
 use serde_json::{Value, json};
 use service::{Clock, ManualClock, PortError, SystemClock};
 use tempfile::TempDir;
@@ -22,7 +22,7 @@ struct FolderDeployment {
     clock: Arc<ManualClock>,
     store: Arc<dyn Store>,
     clusters: DeployedClusters,
-    keep: Keep,
+    keep: RetentionPeriods,
 }
 
 fn steps(script: &str, leaves: &str, declared: &[&str]) -> BuildSpec {
@@ -43,7 +43,7 @@ impl FolderDeployment {
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
         let clock = Arc::new(ManualClock::new(SystemClock.now()));
         let clusters = Self::provider(&root, &store, clock.clone());
-        Self { root, clock, store, clusters, keep: Keep::new() }
+        Self { root, clock, store, clusters, keep: RetentionPeriods::new() }
     }
 
     fn provider(root: &TempDir, store: &Arc<dyn Store>, clock: Arc<dyn Clock>) -> DeployedClusters {
@@ -72,7 +72,7 @@ impl FolderDeployment {
         steps(&script, "cluster.json", &["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"])
     }
 
-    /// A teardown with this first step, which then deletes its resources and lists the remaining ones.
+    /// A teardown that runs the command `first`, deletes the cluster's resources and lists those that remain.
     fn destroy(&self, first: &str) -> BuildSpec {
         let there = self.there().display().to_string();
         let script = format!(
@@ -135,14 +135,14 @@ fn two(slurm: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deployed_clusters_conform() {
-    let world = FolderDeployment::new();
-    let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(""));
-    let clusters = FolderDeployment::provider(&world.root, &world.store, Arc::new(SystemClock));
+    let bed = FolderDeployment::new();
+    let order = bed.order(bed.deploy("", &two(&json!({}))), bed.destroy(""));
+    let clusters = FolderDeployment::provider(&bed.root, &bed.store, Arc::new(SystemClock));
     provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
-    assert_eq!(world.has(), [""; 0], "no cluster is left after the suite");
+    assert_eq!(bed.has(), [""; 0], "no cluster is left after the suite");
 
     // The suite also runs through the provider of all kinds.
-    let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), crate::support::program());
+    let hosts = supervisor::ClusterFolder::new(bed.root.path().join("hosts"), crate::support::program());
     let both = FolderDeployment::new();
     let order = both.order(both.deploy("", &two(&json!({}))), both.destroy(""));
     let deployed = FolderDeployment::provider(&both.root, &both.store, Arc::new(SystemClock));
@@ -153,27 +153,27 @@ async fn deployed_clusters_conform() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
-    let world = FolderDeployment::new();
+    let bed = FolderDeployment::new();
     let made = two(&json!({"shared_folder": "/mnt/really here", "partition": "a3mega"}));
-    let order = world.order(world.deploy("", &made), world.destroy(""));
-    world.clusters.create(&order).await.unwrap();
-    let ClusterStatus::Ready(cluster) = world.settled(&order.name).await else {
+    let order = bed.order(bed.deploy("", &made), bed.destroy(""));
+    bed.clusters.create(&order).await.unwrap();
+    let ClusterStatus::Ready(cluster) = bed.settled(&order.name).await else {
         panic!("the cluster is ready")
     };
     let settings = Slurm::of(&cluster).unwrap();
     assert_eq!((settings.shared_folder.as_str(), settings.nodes), ("/mnt/really here", 2));
     assert_eq!(settings.partition.as_deref(), Some("a3mega"));
     assert_eq!((cluster.slots(), cluster.nodes[1].name.as_str()), (16, "n2"));
-    let labels = world.store.read(&format!("clusters/{}/state/labels", order.name)).await.unwrap().unwrap();
+    let labels = bed.store.read(&format!("clusters/{}/state/labels", order.name)).await.unwrap().unwrap();
     let seconds = order.expires_at.as_millis() / 1000;
     assert_eq!(
         String::from_utf8_lossy(&labels),
         format!("a-run {seconds}\n"),
         "the cluster's folder of the bucket contains the labels"
     );
-    assert_eq!(world.has(), [order.name.as_str()]);
-    let deleted = world.delete(&order.name).await.unwrap();
-    assert_eq!((deleted.evidence.as_str(), world.has().len()), ("the folder was listed", 0));
+    assert_eq!(bed.has(), [order.name.as_str()]);
+    let deleted = bed.delete(&order.name).await.unwrap();
+    assert_eq!((deleted.evidence.as_str(), bed.has().len()), ("the folder was listed", 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,20 +186,20 @@ async fn a_failed_playbook_is_reported_with_host_and_task() {
         ("unreachable", Some("dgx3 is unreachable")),
     ];
     for (events, expected) in cases {
-        let world = FolderDeployment::new();
+        let bed = FolderDeployment::new();
         let mut deploy =
-            world.deploy(&format!("mkdir events; cp '{recorded}/{events}.jsonl' events/"), &two(&json!({})));
+            bed.deploy(&format!("mkdir events; cp '{recorded}/{events}.jsonl' events/"), &two(&json!({})));
         deploy.config["artifacts"]["objects"]["paths"] = json!(["cluster.json", "events/*.jsonl"]);
-        let order = world.order(deploy, world.destroy(""));
-        world.clusters.create(&order).await.unwrap();
-        match (world.settled(&order.name).await, expected) {
+        let order = bed.order(deploy, bed.destroy(""));
+        bed.clusters.create(&order).await.unwrap();
+        match (bed.settled(&order.name).await, expected) {
             (ClusterStatus::Ready(_), None) => {}
             (ClusterStatus::Broken(why), Some(expected)) => {
                 assert!(why.contains(expected), "{events}: {why}")
             }
             (other, _) => panic!("{events}: {other:?}"),
         }
-        world.delete(&order.name).await.unwrap();
+        bed.delete(&order.name).await.unwrap();
     }
 }
 
@@ -220,16 +220,16 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
         ),
     ];
     for (made, expected) in cases {
-        let world = FolderDeployment::new();
-        let order = world.order(world.deploy("", &made), world.destroy(""));
-        world.clusters.create(&order).await.unwrap();
-        let standing = world.settled(&order.name).await;
+        let bed = FolderDeployment::new();
+        let order = bed.order(bed.deploy("", &made), bed.destroy(""));
+        bed.clusters.create(&order).await.unwrap();
+        let standing = bed.settled(&order.name).await;
         assert!(
             matches!(&standing, ClusterStatus::Broken(why) if why.contains(expected)),
             "{made}: {standing:?}"
         );
-        world.delete(&order.name).await.unwrap();
-        assert_eq!(world.has(), [""; 0], "an unusable cluster is released too");
+        bed.delete(&order.name).await.unwrap();
+        assert_eq!(bed.has(), [""; 0], "an unusable cluster is released too");
     }
 }
 
@@ -238,15 +238,15 @@ async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
     let nodes = json!([{"name": "n1", "slots": 8}, {"name": "n2", "slots": 8}]);
     let access = json!({"gke": {"server": "https://203.0.113.7", "certificate_authority": "QUJD"}});
     for (namespace, problem) in [("burnin", ""), ("Burnin", "cluster.json: kubernetes.namespace: ")] {
-        let world = FolderDeployment::new();
+        let bed = FolderDeployment::new();
         let made = json!({"nodes": nodes, "kubernetes": {"namespace": namespace, "access": access}});
-        let mut order = world.order(world.deploy("", &made), world.destroy(""));
+        let mut order = bed.order(bed.deploy("", &made), bed.destroy(""));
         let mut deployed = Deployed::of(&order.system).unwrap();
         let settings = json!({"nodes": 2, "ranks_per_node": 8, "queue": "a4"});
         deployed.system = System::new("kubernetes", settings);
         order.system = deployed.to_system();
-        world.clusters.create(&order).await.unwrap();
-        match world.settled(&order.name).await {
+        bed.clusters.create(&order).await.unwrap();
+        match bed.settled(&order.name).await {
             ClusterStatus::Ready(cluster) => {
                 let kubernetes = cluster_kubernetes::Kubernetes::of(&cluster).unwrap();
                 assert_eq!((cluster.slots(), kubernetes.namespace.as_str()), (16, "burnin"));
@@ -256,60 +256,60 @@ async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
             ClusterStatus::Broken(why) => assert!(!problem.is_empty() && why.starts_with(problem), "{why}"),
             other => panic!("{other:?}"),
         }
-        world.delete(&order.name).await.unwrap();
+        bed.delete(&order.name).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partial_deployment_is_destroyed() {
-    let world = FolderDeployment::new();
-    let deploy = world.deploy("echo 'quota H100 exceeded' >&2; exit 3", &two(&json!({})));
-    let order = world.order(deploy, world.destroy(""));
-    world.clusters.create(&order).await.unwrap();
-    let ClusterStatus::Broken(why) = world.settled(&order.name).await else {
+    let bed = FolderDeployment::new();
+    let deploy = bed.deploy("echo 'quota H100 exceeded' >&2; exit 3", &two(&json!({})));
+    let order = bed.order(deploy, bed.destroy(""));
+    bed.clusters.create(&order).await.unwrap();
+    let ClusterStatus::Broken(why) = bed.settled(&order.name).await else {
         panic!("the deployment must fail")
     };
     assert!(why.contains("quota H100 exceeded"), "{why}");
-    assert_eq!(world.has(), [order.name.as_str()], "half of the resources exist");
-    world.delete(&order.name).await.unwrap();
-    assert_eq!(world.has(), [""; 0]);
+    assert_eq!(bed.has(), [order.name.as_str()], "half of the resources exist");
+    bed.delete(&order.name).await.unwrap();
+    assert_eq!(bed.has(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_deployment_is_stopped_before_the_teardown() {
-    let world = FolderDeployment::new();
-    let order = world.order(world.deploy("sleep 300", &two(&json!({}))), world.destroy(""));
-    world.clusters.create(&order).await.unwrap();
-    while world.has().is_empty() {
+    let bed = FolderDeployment::new();
+    let order = bed.order(bed.deploy("sleep 300", &two(&json!({}))), bed.destroy(""));
+    bed.clusters.create(&order).await.unwrap();
+    while bed.has().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(world.clusters.poll(&order.name).await.unwrap(), ClusterStatus::Coming);
-    world.delete(&order.name).await.unwrap();
-    assert_eq!(world.has(), [""; 0]);
-    assert!(world.clusters.create(&order).await.is_err(), "a released name is not deployed again");
-    assert_eq!(world.has(), [""; 0]);
+    assert_eq!(bed.clusters.poll(&order.name).await.unwrap(), ClusterStatus::Coming);
+    bed.delete(&order.name).await.unwrap();
+    assert_eq!(bed.has(), [""; 0]);
+    assert!(bed.clusters.create(&order).await.is_err(), "a released name is not deployed again");
+    assert_eq!(bed.has(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn teardowns_are_retried_with_growing_delays_until_no_resource_is_left() {
-    let world = FolderDeployment::new();
-    let tries = world.root.path().join("tries");
+    let bed = FolderDeployment::new();
+    let tries = bed.root.path().join("tries");
     let first = format!("echo x >>'{0}'; [[ $(wc -l <'{0}') -ge 3 ]] || exit 1", tries.display());
-    let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(&first));
-    world.clusters.create(&order).await.unwrap();
-    world.settled(&order.name).await;
+    let order = bed.order(bed.deploy("", &two(&json!({}))), bed.destroy(&first));
+    bed.clusters.create(&order).await.unwrap();
+    bed.settled(&order.name).await;
     let count = || fs::read_to_string(&tries).unwrap_or_default().lines().count();
     for (failed, pause) in [(1, 30), (2, 60)] {
-        world.delete(&order.name).await.unwrap_err();
-        let why = world.delete(&order.name).await.unwrap_err();
+        bed.delete(&order.name).await.unwrap_err();
+        let why = bed.delete(&order.name).await.unwrap_err();
         assert!(why.contains(&format!("failed teardowns: {failed}; next attempt at")), "{why}");
-        assert_eq!((count(), world.has().len()), (failed, 1), "no teardown starts before the delay ends");
-        world.clock.advance(Span::from_secs(pause - 1));
-        assert!(world.delete(&order.name).await.is_err());
-        world.clock.advance(Span::from_secs(1));
+        assert_eq!((count(), bed.has().len()), (failed, 1), "no teardown starts before the delay ends");
+        bed.clock.advance(Span::from_secs(pause - 1));
+        assert!(bed.delete(&order.name).await.is_err());
+        bed.clock.advance(Span::from_secs(1));
     }
-    world.delete(&order.name).await.unwrap();
-    assert_eq!((count(), world.has().len()), (3, 0));
+    bed.delete(&order.name).await.unwrap();
+    assert_eq!((count(), bed.has().len()), (3, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -319,40 +319,40 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         ("exit 0", "no file matches \"gone.json\""),
         ("echo '{\"left\": []}' >gone.json; exit 0", "missing field `evidence`"),
     ] {
-        let world = FolderDeployment::new();
-        let first = first.replace("{there}", &world.there().display().to_string());
-        let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(&first));
-        world.clusters.create(&order).await.unwrap();
-        world.settled(&order.name).await;
-        let why = world.delete(&order.name).await.unwrap_err();
+        let bed = FolderDeployment::new();
+        let first = first.replace("{there}", &bed.there().display().to_string());
+        let order = bed.order(bed.deploy("", &two(&json!({}))), bed.destroy(&first));
+        bed.clusters.create(&order).await.unwrap();
+        bed.settled(&order.name).await;
+        let why = bed.delete(&order.name).await.unwrap_err();
         assert!(why.contains(expected), "{expected}: {why}");
-        assert_eq!(world.clusters.list().await.unwrap().clusters.len(), 1, "the cluster is listed");
+        assert_eq!(bed.clusters.list().await.unwrap().clusters.len(), 1, "the cluster is listed");
 
         // The independent sweeper finds the cluster and reports why it remains.
-        world.clock.advance(LIFE);
-        let swept = sweep(&world.clusters, Span::from_secs(1), false).await.unwrap();
-        assert!(matches!(swept[0].fate, Fate::Kept { .. }), "{swept:?}");
-        world.clock.advance(Span::from_secs(1));
-        let swept = sweep(&world.clusters, Span::from_secs(1), true).await.unwrap();
-        assert!(matches!(&swept[0].fate, Fate::Left(_)), "{swept:?}");
-        let why = world.delete(&order.name).await.unwrap_err();
+        bed.clock.advance(LIFE);
+        let swept = sweep(&bed.clusters, Span::from_secs(1), false).await.unwrap();
+        assert!(matches!(swept[0].outcome, SweepOutcome::Kept { .. }), "{swept:?}");
+        bed.clock.advance(Span::from_secs(1));
+        let swept = sweep(&bed.clusters, Span::from_secs(1), true).await.unwrap();
+        assert!(matches!(&swept[0].outcome, SweepOutcome::Left(_)), "{swept:?}");
+        let why = bed.delete(&order.name).await.unwrap_err();
         assert!(why.contains(expected), "{why}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_request_is_left_to_an_operator() {
-    let world = FolderDeployment::new();
-    world.store.create("clusters/open/somebody", "{}".into()).await.unwrap();
-    world.clock.advance(LIFE);
-    let swept = sweep(&world.clusters, Span::from_secs(1), true).await.unwrap();
-    assert_eq!(swept[0].fate, Fate::Unlabelled);
+    let bed = FolderDeployment::new();
+    bed.store.create("clusters/open/somebody", "{}".into()).await.unwrap();
+    bed.clock.advance(LIFE);
+    let swept = sweep(&bed.clusters, Span::from_secs(1), true).await.unwrap();
+    assert_eq!(swept[0].outcome, SweepOutcome::Unlabelled);
     assert_eq!(swept[0].cluster.expires_at, None::<Timestamp>);
 }
 
 /// Steps that deploy a network, an image and machines, each as one file in the provider's folder.
-fn with_parts(world: &FolderDeployment) -> (BuildSpec, BuildSpec) {
-    let there = world.there().display().to_string();
+fn with_parts(bed: &FolderDeployment) -> (BuildSpec, BuildSpec) {
+    let there = bed.there().display().to_string();
     let deploy = format!(
         "cd '{there}'\nfor part in base image; do\n  uses=_${{part^^}}\n\
          if [[ -n ${{!uses}} ]]; then [[ -e ${{!uses}}.$part ]]; else touch \"$_CLUSTER.$part\"; fi\ndone\n\
@@ -367,10 +367,10 @@ fn with_parts(world: &FolderDeployment) -> (BuildSpec, BuildSpec) {
     (steps(&deploy, "cluster.json", &declared), steps(&destroy, "gone.json", &["_CLUSTER", "_KEEP"]))
 }
 
-fn order_of(world: &FolderDeployment, run: &str, change: impl FnOnce(&mut BuildSpec)) -> Order {
-    let (mut deploy, destroy) = with_parts(world);
+fn order_of(bed: &FolderDeployment, run: &str, change: impl FnOnce(&mut BuildSpec)) -> Order {
+    let (mut deploy, destroy) = with_parts(bed);
     change(&mut deploy);
-    let mut order = world.order(deploy, destroy);
+    let mut order = bed.order(deploy, destroy);
     order.id.run = run.parse().unwrap();
     order.name = order.id.resource_name();
     order
@@ -383,140 +383,143 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
-    let mut world = FolderDeployment::new();
+    let mut bed = FolderDeployment::new();
     let month = Span::from_secs(30 * 24 * 3600);
-    world.keep = [("base".to_owned(), month), ("image".to_owned(), month)].into();
-    let first = order_of(&world, "night-1", |_| {});
-    world.clusters.create(&first).await.unwrap();
-    assert!(matches!(world.settled(&first.name).await, ClusterStatus::Ready(_)));
-    let deleted = world.delete(&first.name).await.unwrap();
+    bed.keep = [("base".to_owned(), month), ("image".to_owned(), month)].into();
+    let first = order_of(&bed, "night-1", |_| {});
+    bed.clusters.create(&first).await.unwrap();
+    assert!(matches!(bed.settled(&first.name).await, ClusterStatus::Ready(_)));
+    let deleted = bed.delete(&first.name).await.unwrap();
     assert!(deleted.evidence.starts_with("listed; kept: base until "), "{}", deleted.evidence);
     let part = |part: &str| format!("{}.{part}", first.name);
-    assert_eq!(sorted(world.has()), [part("base"), part("image")]);
+    assert_eq!(sorted(bed.has()), [part("base"), part("image")]);
 
     // The kept parts are a separate cluster, with their own lease.
-    let listed = world.clusters.list().await.unwrap().clusters;
+    let listed = bed.clusters.list().await.unwrap().clusters;
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].name, format!("{}-kept", first.name));
-    assert_eq!(listed[0].expires_at, Some(world.clock.now() + month));
+    assert_eq!(listed[0].expires_at, Some(bed.clock.now() + month));
 
     // Later runs create only machines; a repeated command has no effect.
-    let second = order_of(&world, "night-2", |deploy| {
+    let second = order_of(&bed, "night-2", |deploy| {
         deploy.substitutions.insert("_NODES".to_owned(), "8".to_owned());
     });
-    world.clusters.create(&second).await.unwrap();
-    world.clusters.create(&second).await.unwrap();
-    assert!(matches!(world.settled(&second.name).await, ClusterStatus::Ready(_)));
-    assert_eq!(sorted(world.has()), [part("base"), part("image"), format!("{}.machines", second.name)]);
-    let deleted = world.delete(&second.name).await.unwrap();
+    bed.clusters.create(&second).await.unwrap();
+    bed.clusters.create(&second).await.unwrap();
+    assert!(matches!(bed.settled(&second.name).await, ClusterStatus::Ready(_)));
+    assert_eq!(sorted(bed.has()), [part("base"), part("image"), format!("{}.machines", second.name)]);
+    let deleted = bed.delete(&second.name).await.unwrap();
     assert_eq!(deleted.evidence, "listed");
-    assert_eq!(sorted(world.has()), [part("base"), part("image")]);
+    assert_eq!(sorted(bed.has()), [part("base"), part("image")]);
 
     // Another deployment does not use these parts.
-    let other = order_of(&world, "other", |deploy| {
+    let other = order_of(&bed, "other", |deploy| {
         deploy.substitutions.insert("_FAIL".to_owned(), "no".to_owned());
     });
-    world.clusters.create(&other).await.unwrap();
-    assert!(matches!(world.settled(&other.name).await, ClusterStatus::Ready(_)));
-    assert!(world.has().contains(&format!("{}.base", other.name)));
+    bed.clusters.create(&other).await.unwrap();
+    assert!(matches!(bed.settled(&other.name).await, ClusterStatus::Ready(_)));
+    assert!(bed.has().contains(&format!("{}.base", other.name)));
 
     // A run whose lease ends after that of the kept parts creates its own parts.
-    world.clock.advance(Span::from_secs(30 * 24 * 3600 - 60));
-    let late = order_of(&world, "late", |_| {});
-    world.clusters.create(&late).await.unwrap();
-    assert!(matches!(world.settled(&late.name).await, ClusterStatus::Ready(_)));
-    assert!(world.has().contains(&format!("{}.base", late.name)));
-    world.keep.clear();
+    bed.clock.advance(Span::from_secs(30 * 24 * 3600 - 60));
+    let late = order_of(&bed, "late", |_| {});
+    bed.clusters.create(&late).await.unwrap();
+    assert!(matches!(bed.settled(&late.name).await, ClusterStatus::Ready(_)));
+    assert!(bed.has().contains(&format!("{}.base", late.name)));
+    bed.keep.clear();
 
     // The sweeper releases every cluster at the end of its lease, and the kept parts of the late run at the end of
     // their own lease.
-    world.clock.advance(Span::from_secs(700));
+    bed.clock.advance(Span::from_secs(700));
     for _ in 0..3000 {
-        let swept = sweep(&world.clusters, Span::from_secs(0), true).await.unwrap();
-        if swept.iter().all(|swept| !matches!(swept.fate, Fate::Left(_))) {
+        let swept = sweep(&bed.clusters, Span::from_secs(0), true).await.unwrap();
+        if swept.iter().all(|swept| !matches!(swept.outcome, SweepOutcome::Left(_))) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let left: Vec<_> = world.has().into_iter().filter(|name| name.starts_with(&first.name)).collect();
+    let left: Vec<_> = bed.has().into_iter().filter(|name| name.starts_with(&first.name)).collect();
     assert_eq!(left, Vec::<String>::new());
-    world.clock.advance(Span::from_secs(30 * 24 * 3600 + 1));
+    bed.clock.advance(Span::from_secs(30 * 24 * 3600 + 1));
     for _ in 0..3000 {
-        if sweep(&world.clusters, Span::from_secs(0), true).await.unwrap().is_empty() {
+        if sweep(&bed.clusters, Span::from_secs(0), true).await.unwrap().is_empty() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(world.has(), Vec::<String>::new());
+    assert_eq!(bed.has(), Vec::<String>::new());
 
     // A new deployment does not use released parts.
-    world.keep = [("base".to_owned(), month)].into();
-    let anew = order_of(&world, "anew", |_| {});
-    world.clusters.create(&anew).await.unwrap();
-    assert!(matches!(world.settled(&anew.name).await, ClusterStatus::Ready(_)));
-    assert!(world.has().contains(&format!("{}.base", anew.name)));
+    bed.keep = [("base".to_owned(), month)].into();
+    let anew = order_of(&bed, "anew", |_| {});
+    bed.clusters.create(&anew).await.unwrap();
+    assert!(matches!(bed.settled(&anew.name).await, ClusterStatus::Ready(_)));
+    assert!(bed.has().contains(&format!("{}.base", anew.name)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_parts_in_use_are_not_released() {
-    let mut world = FolderDeployment::new();
-    world.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
-    let first = order_of(&world, "night-1", |_| {});
-    world.clusters.create(&first).await.unwrap();
-    assert!(matches!(world.settled(&first.name).await, ClusterStatus::Ready(_)));
-    world.delete(&first.name).await.unwrap();
+    let mut bed = FolderDeployment::new();
+    bed.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
+    let first = order_of(&bed, "night-1", |_| {});
+    bed.clusters.create(&first).await.unwrap();
+    assert!(matches!(bed.settled(&first.name).await, ClusterStatus::Ready(_)));
+    bed.delete(&first.name).await.unwrap();
     let kept = format!("{}-kept", first.name);
-    let user = order_of(&world, "night-2", |_| {});
-    world.clusters.create(&user).await.unwrap();
-    assert!(matches!(world.settled(&user.name).await, ClusterStatus::Ready(_)));
-    let Some(Swept { fate: Fate::Left(why), .. }) = release(&world.clusters, &kept).await.unwrap() else {
+    let user = order_of(&bed, "night-2", |_| {});
+    bed.clusters.create(&user).await.unwrap();
+    assert!(matches!(bed.settled(&user.name).await, ClusterStatus::Ready(_)));
+    let Some(Swept { outcome: SweepOutcome::Left(why), .. }) = release(&bed.clusters, &kept).await.unwrap()
+    else {
         panic!("released although {} uses it", user.name)
     };
     assert!(why.starts_with(&format!("cluster {} uses these parts", user.name)), "{why}");
-    assert!(world.has().contains(&format!("{}.base", first.name)));
-    world.delete(&user.name).await.unwrap();
+    assert!(bed.has().contains(&format!("{}.base", first.name)));
+    bed.delete(&user.name).await.unwrap();
     let released = loop {
-        match release(&world.clusters, &kept).await.unwrap() {
-            Some(Swept { fate: Fate::Left(_), .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+        match release(&bed.clusters, &kept).await.unwrap() {
+            Some(Swept { outcome: SweepOutcome::Left(_), .. }) => {
+                tokio::time::sleep(Duration::from_millis(5)).await
+            }
             other => break other,
         }
     };
-    assert!(matches!(released, Some(Swept { fate: Fate::Gone(_), .. })), "{released:?}");
-    assert_eq!(world.has(), Vec::<String>::new());
-    assert_eq!(release(&world.clusters, &kept).await.unwrap(), None, "the released parts are not listed");
-    assert_eq!(release(&world.clusters, "never").await.unwrap(), None);
+    assert!(matches!(released, Some(Swept { outcome: SweepOutcome::Gone(_), .. })), "{released:?}");
+    assert_eq!(bed.has(), Vec::<String>::new());
+    assert_eq!(release(&bed.clusters, &kept).await.unwrap(), None, "the released parts are not listed");
+    assert_eq!(release(&bed.clusters, "never").await.unwrap(), None);
 }
 
 /// The teardown is interrupted after it records the lease of the kept parts, and is repeated a day later.
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_parts_are_not_used_beyond_their_recorded_lease() {
-    let mut world = FolderDeployment::new();
-    world.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
-    let order = order_of(&world, "night-1", |_| {});
-    world.clusters.create(&order).await.unwrap();
-    assert!(matches!(world.settled(&order.name).await, ClusterStatus::Ready(_)));
-    let recorded = world.clock.now() + Span::from_secs(29 * 24 * 3600);
+    let mut bed = FolderDeployment::new();
+    bed.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
+    let order = order_of(&bed, "night-1", |_| {});
+    bed.clusters.create(&order).await.unwrap();
+    assert!(matches!(bed.settled(&order.name).await, ClusterStatus::Ready(_)));
+    let recorded = bed.clock.now() + Span::from_secs(29 * 24 * 3600);
     let open = format!("clusters/open/{}", order.name);
-    let request = world.store.read(&open).await.unwrap().unwrap();
+    let request = bed.store.read(&open).await.unwrap().unwrap();
     let mut request: serde_json::Value = serde_json::from_slice(&request).unwrap();
     request["expires_at"] = serde_json::to_value(recorded).unwrap();
     request["kept"] = serde_json::json!({"cluster": order.name});
-    world.store.create(&format!("{open}-kept"), request.to_string().into()).await.unwrap();
-    let deleted = world.delete(&order.name).await.unwrap();
+    bed.store.create(&format!("{open}-kept"), request.to_string().into()).await.unwrap();
+    let deleted = bed.delete(&order.name).await.unwrap();
     assert_eq!(deleted.evidence, format!("listed; kept: base until {recorded}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_deployment_keeps_no_parts() {
-    let mut world = FolderDeployment::new();
-    world.keep = [("base".to_owned(), Span::from_secs(3600))].into();
-    let order = order_of(&world, "night-1", |deploy| {
+    let mut bed = FolderDeployment::new();
+    bed.keep = [("base".to_owned(), Span::from_secs(3600))].into();
+    let order = order_of(&bed, "night-1", |deploy| {
         deploy.substitutions.insert("_FAIL".to_owned(), "true".to_owned());
     });
-    world.clusters.create(&order).await.unwrap();
-    assert!(matches!(world.settled(&order.name).await, ClusterStatus::Broken(_)));
-    assert!(world.has().contains(&format!("{}.base", order.name)));
-    assert_eq!(world.delete(&order.name).await.unwrap().evidence, "listed");
-    assert_eq!(world.has(), Vec::<String>::new());
-    assert!(world.clusters.list().await.unwrap().clusters.is_empty());
+    bed.clusters.create(&order).await.unwrap();
+    assert!(matches!(bed.settled(&order.name).await, ClusterStatus::Broken(_)));
+    assert!(bed.has().contains(&format!("{}.base", order.name)));
+    assert_eq!(bed.delete(&order.name).await.unwrap().evidence, "listed");
+    assert_eq!(bed.has(), Vec::<String>::new());
+    assert!(bed.clusters.list().await.unwrap().clusters.is_empty());
 }

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use cluster_kubernetes::state::{self, PodFinding, PodState, named, standing};
+use cluster_kubernetes::state::{self, PodFinding, PodState, derive, named};
 use cluster_kubernetes::{
     Kubernetes, Topology,
     objects::{Conditions, JobSet, KueueWorkload},
@@ -142,7 +142,7 @@ fn settings() -> Kubernetes {
 
 fn at(known: &Recorded) -> PodFinding {
     let now = "2026-11-20T19:02:30.000Z".parse::<Timestamp>().unwrap();
-    standing(&known.read(), &settings(), now)
+    derive(&known.read(), &settings(), now)
 }
 
 fn terminal(object: &Value) -> bool {
@@ -202,7 +202,7 @@ fn an_unsatisfied_topology_is_reported_as_the_reason_for_waiting() {
     let known = recorded("topology-too-large");
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let PodFinding::Waiting { code, why } = standing(&known.read(), &settings(), created) else {
+    let PodFinding::Waiting { code, why } = derive(&known.read(), &settings(), created) else {
         panic!("{known:?}")
     };
     assert_eq!(code, "TOPOLOGY");
@@ -225,13 +225,13 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
     let known = recorded("two-on-one-node");
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let waits = standing(&known.read(), &settings, created);
+    let waits = derive(&known.read(), &settings, created);
     assert!(
         matches!(waits, PodFinding::Waiting { code: "UNSCHEDULABLE", .. }),
         "without a required topology the pods wait: {waits:?}"
     );
     settings.topology = Some(Topology::Required("bed/block".to_owned()));
-    let PodFinding::Failed(why) = standing(&known.read(), &settings, created) else { panic!("{known:?}") };
+    let PodFinding::Failed(why) = derive(&known.read(), &settings, created) else { panic!("{known:?}") };
     assert_eq!((why.class, why.code.as_str()), (Class::Input, "TOPOLOGY"));
     assert!(why.message.contains("more than half of a node"), "{}", why.message);
 }
@@ -287,7 +287,7 @@ fn stuck(reason: &str, message: &str) -> Recorded {
     )
 }
 
-/// The recorded failure, with these patches of the last pod's status and of its container's termination.
+/// The recorded failure, with these changes to the last pod's status and to the termination of its container.
 fn broken(status: Value, terminated: Value) -> Recorded {
     let mut known = known("failure-one-restart", terminal);
     let pod = known.pods.last_mut().unwrap();
@@ -451,7 +451,7 @@ fn a_wait_timeout_names_the_reason() {
         ("IMAGE_PULL", stuck("ErrImagePull", "dial tcp: i/o timeout")),
         ("ADMISSION_TIMEOUT", queued("Pending", "not yet")),
     ] {
-        let found = standing(&known.read(), &settings(), late);
+        let found = derive(&known.read(), &settings(), late);
         let PodFinding::Failed(failure) = found else { panic!("{expected}: {found:?}") };
         assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, expected));
         assert!(failure.message.starts_with("0 of 2 pods started within 30m"), "{}", failure.message);

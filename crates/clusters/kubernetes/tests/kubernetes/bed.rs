@@ -9,7 +9,7 @@ use std::{
 
 use cluster_api::{JobSpec, JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{ApiAccess, Kubernetes, KubernetesJobs};
-use kubernetes_standin::{Api, KubernetesControllers, Wants};
+use kubernetes_standin::{Api, ControllerSettings, KubernetesControllers};
 use ledger::{MemoryStore, Store};
 use model::{Cluster, JobEnd, Span};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use service::PortError;
 
 pub struct KubernetesBed {
     pub api: Api,
-    pub world: KubernetesControllers,
+    pub controllers: KubernetesControllers,
     pub store: Arc<dyn Store>,
     pub root: tempfile::TempDir,
 }
@@ -28,7 +28,10 @@ impl KubernetesBed {
         let root = tempfile::tempdir().unwrap();
         let api = Api::serve().await.unwrap();
         let bed = Self {
-            world: KubernetesControllers::start(wants(&api.endpoint, root.path()), api.logs()),
+            controllers: KubernetesControllers::start(
+                controller_settings(&api.endpoint, root.path()),
+                api.logs(),
+            ),
             api,
             store: Arc::new(MemoryStore::default()),
             root,
@@ -63,10 +66,15 @@ impl KubernetesBed {
     }
 }
 
-pub fn wants(endpoint: &str, programs: &Path) -> Wants {
+pub fn controller_settings(endpoint: &str, programs: &Path) -> ControllerSettings {
     let free = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     let ssh_port = free.unwrap().port();
-    Wants { endpoint: endpoint.to_owned(), programs: programs.to_owned(), ssh_port, ..Wants::default() }
+    ControllerSettings {
+        endpoint: endpoint.to_owned(),
+        programs: programs.to_owned(),
+        ssh_port,
+        ..ControllerSettings::default()
+    }
 }
 
 pub fn kubeconfig(folder: &Path, server: &str, user: &Value) {

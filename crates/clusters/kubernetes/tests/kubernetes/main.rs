@@ -50,7 +50,7 @@ async fn a_program_of_each_node_runs_once_in_each_pod() {
 /// The pods of the stand-in share one address, so only one pod can have an ssh server: this pod connects to itself and has no
 /// partner.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_of_pairs_is_started_by_ssh_with_any_launcher_of_ranks() {
+async fn a_pair_program_is_started_by_ssh_with_every_rank_launcher() {
     let argv = ["true", "{peer}"].map(str::to_owned).into();
     let read = model::OutputFormat::Format("key-value".to_owned());
     let command = model::CommandLine { argv, every: model::Every::Pair, rounds: None, image: None, read };
@@ -225,16 +225,16 @@ async fn text_of_outputs(jobs: &dyn Scheduler, job: &cluster_api::JobSpec) -> St
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     let bed = KubernetesBed::up("true").await;
-    bed.world.hold(true);
+    bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
     until("Kueue reports the reason", async || {
         assert_eq!(jobs.poll(&job.cluster, "waits").await.unwrap(), JobStatus::Going);
-        let spool = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, "waits");
-        spool.waiting().await.unwrap().iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
+        let notes = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, "waits");
+        notes.waiting().await.unwrap().iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
     })
     .await;
-    bed.world.hold(false);
+    bed.controllers.hold(false);
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
     assert!(text(&jobs, &job, "waiting.log").await.contains("insufficient unused quota"));
 }
@@ -244,7 +244,7 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
 async fn a_workload_is_read_in_the_served_version() {
     for (name, first, second) in [("upgraded", "v1beta1", "v1beta2"), ("reverted", "v1beta2", "v1beta1")] {
         let bed = KubernetesBed::up("true").await;
-        bed.world.hold(true);
+        bed.controllers.hold(true);
         bed.api.serve_kueue(&[first]);
         let (jobs, job) = (bed.jobs(), bed.job(name, json!({"queue": "a4"})));
         jobs.submit(&job).await.unwrap();
@@ -256,7 +256,7 @@ async fn a_workload_is_read_in_the_served_version() {
         })
         .await;
         bed.api.serve_kueue(&[second]);
-        bed.world.evict(name);
+        bed.controllers.evict(name);
         let end = last(&jobs, &job).await;
         assert!(matches!(&end, Ok(JobStatus::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
     }
@@ -265,7 +265,7 @@ async fn a_workload_is_read_in_the_served_version() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_does_not_start_in_time_is_deleted() {
     let bed = KubernetesBed::up("true").await;
-    bed.world.hold(true);
+    bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("late", json!({"queue": "a4", "begin_within": "1s"})));
     jobs.submit(&job).await.unwrap();
     let end = last(&jobs, &job).await;
@@ -275,7 +275,7 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
     );
     until("the objects of the job are deleted", async || bed.api.list("jobset.x-k8s.io/jobsets").is_empty())
         .await;
-    bed.world.hold(false);
+    bed.controllers.hold(false);
     jobs.submit(&job).await.unwrap();
     assert_eq!(
         (bed.made("late"), last(&jobs, &job).await.is_err()),
@@ -295,7 +295,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
         bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2
     })
     .await;
-    bed.world.evict("preempted");
+    bed.controllers.evict("preempted");
     let end = last(&jobs, &job).await;
     assert!(matches!(&end, Ok(JobStatus::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
     jobs.release(&job.cluster, "preempted").await.unwrap();
@@ -303,7 +303,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_yields_ends_when_it_is_preempted_or_finds_no_free_nodes() {
+async fn a_yielding_job_ends_if_it_is_preempted_or_finds_no_free_nodes() {
     let bed = KubernetesBed::up("sleep 30").await;
     let yields = |more: serde_json::Value| {
         let mut all =
@@ -337,13 +337,13 @@ async fn a_job_that_yields_ends_when_it_is_preempted_or_finds_no_free_nodes() {
     );
     // JobSet 0.11 would add a label that no API server accepts.
     assert_eq!(annotations["alpha.jobset.sigs.k8s.io/node-selector"], "true");
-    bed.world.evict("preempted-idle");
+    bed.controllers.evict("preempted-idle");
     let end = last(&jobs, &preempted).await;
     assert!(matches!(&end, Ok(JobStatus::Yielded { .. })), "{end:?}");
     let again = last(&bed.jobs(), &preempted).await;
     assert!(matches!(&again, Ok(JobStatus::Yielded { .. })), "the recorded end is final: {again:?}");
 
-    bed.world.hold(true);
+    bed.controllers.hold(true);
     let waits = bed.job("waits-idle", yields(json!({})));
     jobs.submit(&waits).await.unwrap();
     let end = last(&jobs, &waits).await;

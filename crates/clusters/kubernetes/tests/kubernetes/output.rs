@@ -36,13 +36,13 @@ async fn broken_connections_neither_lose_nor_duplicate_lines() {
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("breaks", json!({"nodes": 1})));
     jobs.submit(&job).await.unwrap();
-    let spool = JobNotes::of(&bed.store, "breaks");
+    let notes = JobNotes::of(&bed.store, "breaks");
     for times in 1..=4 {
         until("output is kept while the pod runs", async || {
             jobs.poll(&job.cluster, "breaks").await.unwrap();
             let mut pieces = 0;
-            for stream in spool.streams().await.unwrap() {
-                pieces += spool.pieces(&stream).await.unwrap().len();
+            for stream in notes.streams().await.unwrap() {
+                pieces += notes.pieces(&stream).await.unwrap().len();
             }
             pieces >= times
         })
@@ -64,18 +64,18 @@ async fn stored_lines_are_kept_after_log_rotation() {
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("rotates", json!({"nodes": 1})));
     jobs.submit(&job).await.unwrap();
-    let spool = JobNotes::of(&bed.store, "rotates");
+    let notes = JobNotes::of(&bed.store, "rotates");
     until("some lines are stored", async || {
         jobs.poll(&job.cluster, "rotates").await.unwrap();
-        let streams = spool.streams().await.unwrap();
+        let streams = notes.streams().await.unwrap();
         match streams.first() {
-            Some(stream) => spool.cursor(stream).await.unwrap().bytes > 200,
+            Some(stream) => notes.cursor(stream).await.unwrap().bytes > 200,
             None => false,
         }
     })
     .await;
-    let stream = spool.streams().await.unwrap().remove(0);
-    let before = spool.cursor(&stream).await.unwrap().bytes;
+    let stream = notes.streams().await.unwrap().remove(0);
+    let before = notes.cursor(&stream).await.unwrap().bytes;
     let pod = stream.splitn(3, '.').nth(2).unwrap().to_owned();
     // Lines that are rotated while no process reads them are lost and reported as missing. Stored lines are kept.
     drop(jobs);
@@ -104,16 +104,16 @@ async fn stored_lines_are_kept_after_log_rotation() {
 async fn an_expired_watch_is_restarted() {
     let bed = KubernetesBed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
-    bed.world.hold(true);
+    bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("old", json!({"nodes": 1, "queue": "a4"})));
     jobs.submit(&job).await.unwrap();
     until("the pod is watched", async || bed.api.asked("GET pods") > 2).await;
     bed.api.compact();
     bed.api.cut();
-    bed.world.hold(false);
-    let spool = JobNotes::of(&bed.store, "old");
+    bed.controllers.hold(false);
+    let notes = JobNotes::of(&bed.store, "old");
     // The test does not poll, so only the watch can find the pod.
-    until("the output of the pod is read", async || !spool.streams().await.unwrap().is_empty()).await;
+    until("the output of the pod is read", async || !notes.streams().await.unwrap().is_empty()).await;
     std::fs::write(bed.root.path().join("enough"), "").unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
     jobs.outputs(&job.cluster, "old").await.unwrap();

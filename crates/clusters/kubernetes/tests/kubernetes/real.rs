@@ -7,7 +7,7 @@ use std::{path::PathBuf, process::Command, sync::Arc};
 use cluster_api::{JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{ApiAccess, KubernetesJobs};
 use futures::{FutureExt, future::poll_fn};
-use kubernetes_standin::{KubernetesControllers, PodLogs, Wants};
+use kubernetes_standin::{ControllerSettings, KubernetesControllers, PodLogs};
 use ledger::{MemoryStore, Store};
 use model::{Cluster, Drained};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use service::PortError;
 use crate::bed::{self, ended, last, text, until};
 
 /// A real cluster, with stand-ins for the components that the test simulates.
-struct Real {
+struct RealCluster {
     folder: PathBuf,
     store: Arc<dyn Store>,
     _world: KubernetesControllers,
@@ -24,7 +24,7 @@ struct Real {
     _programs: tempfile::TempDir,
 }
 
-impl Real {
+impl RealCluster {
     async fn up(program: &str) -> Self {
         let folder =
             PathBuf::from(std::env::var("BURNIN_KUBERNETES_BED").expect("a variable of .ci/kubernetes.sh"));
@@ -33,12 +33,12 @@ impl Real {
         std::fs::write(&file, format!("#!/bin/bash\n{program}\n")).unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-        let wants = Wants {
+        let controller_settings = ControllerSettings {
             endpoint: read("endpoint"),
             token: Some(read("admin-token")),
             programs: programs.path().to_owned(),
             has_controllers: true,
-            ..Wants::default()
+            ..ControllerSettings::default()
         };
         let logs = PodLogs::default();
         let kubelet = logs.serve("127.0.0.1:10255").await.unwrap();
@@ -46,7 +46,7 @@ impl Real {
         Self {
             folder,
             store,
-            _world: KubernetesControllers::start(wants, logs),
+            _world: KubernetesControllers::start(controller_settings, logs),
             _kubelet: kubelet,
             _programs: programs,
         }
@@ -83,7 +83,7 @@ impl Real {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn jobs_on_a_real_api_server_conform() {
-    let real = Real::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1").await;
+    let real = RealCluster::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1").await;
     let cluster = real.cluster(json!({}));
     scheduler_conformance::scheduler(&real.jobs(), &cluster, |name| bed::job(name, cluster.clone())).await;
     for name in ["one", "two", "three"] {
@@ -96,7 +96,7 @@ async fn jobs_on_a_real_api_server_conform() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn every_manifest_is_accepted_by_jobset() {
-    let real = Real::up("true").await;
+    let real = RealCluster::up("true").await;
     let plugin = json!({"image": format!("registry.example/gib@sha256:{}", "1".repeat(64)), "command": ["/install.sh"], "folder": "/usr/local/gib"});
     let all = json!({
         "nodes": 2, "ranks_per_node": 8, "gpus_per_node": 8, "memory_mib": 1024, "cpu_millis": 500, "queue": "a4",
@@ -139,7 +139,7 @@ async fn every_manifest_is_accepted_by_jobset() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
-    let real = Real::up("echo begun").await;
+    let real = RealCluster::up("echo begun").await;
     let mut ended_well = 0;
     for polls in 0..60u32 {
         let job = bed::job(&format!("dies-{polls}"), real.cluster(json!({})));
@@ -182,7 +182,7 @@ async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn missing_permissions_and_refusals_are_reported() {
-    let real = Real::up("true").await;
+    let real = RealCluster::up("true").await;
     let cluster = real.cluster(json!({"namespace": "kube-system"}));
     let refused = real.jobs().submit(&bed::job("elsewhere", cluster)).await;
     assert!(
@@ -194,7 +194,7 @@ async fn missing_permissions_and_refusals_are_reported() {
 }
 
 /// Deletes cluster-wide objects that a test created.
-struct Created<'a>(&'a Real, &'static str);
+struct Created<'a>(&'a RealCluster, &'static str);
 
 impl Drop for Created<'_> {
     fn drop(&mut self) {
@@ -205,7 +205,7 @@ impl Drop for Created<'_> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn a_node_is_drained_and_returned_with_the_roles_of_the_manifest() {
-    let real = Real::up("true").await;
+    let real = RealCluster::up("true").await;
     let (jobs, cluster) = (real.jobs(), real.cluster(json!({})));
     let node = || serde_json::from_str::<Value>(&real.kubectl("get node node-1 -o json")).unwrap();
     let reason = Drained::reason(&"night-1".parse().unwrap());
@@ -246,7 +246,7 @@ async fn a_node_is_drained_and_returned_with_the_roles_of_the_manifest() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn only_the_lowest_priority_class_yields() {
-    let real = Real::up("true").await;
+    let real = RealCluster::up("true").await;
     let yields = |name: &str| {
         bed::job(name, real.cluster(json!({"yields": true, "pod_priority_class": "burnin-idle"})))
     };

@@ -59,7 +59,7 @@ fn complete_settings_give_the_reviewed_script() {
     insta::assert_snapshot!(rendered(slurm, Some("/home/programs")));
 }
 
-/// One shell for all words: each is printed followed by a zero byte.
+/// Runs one shell for all words; it prints each word and a zero byte.
 fn read_back(words: &[String]) -> Vec<String> {
     let quoted: String = words.iter().map(|word| format!("printf '%s\\0' {}\n", quote(word))).collect();
     let mut file = tempfile::NamedTempFile::new().unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cluster_slurm::state::{
-    LauncherEnd, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind, canonical, kind, kind_of_all, standing,
+    LauncherEnd, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind, canonical, derive, kind, kind_of_all,
 };
 use model::Timestamp;
 
@@ -46,7 +46,7 @@ fn ending(row: &SlurmJobRow, launched: bool, exit_code: i32) -> Marks {
 }
 
 fn found(row: &SlurmJobRow, marks: &Marks) -> String {
-    match standing(std::slice::from_ref(row), marks, late()) {
+    match derive(std::slice::from_ref(row), marks, late()) {
         SlurmFinding::Absent => "absent".into(),
         SlurmFinding::Waiting(reason) => format!("waiting: {reason}"),
         SlurmFinding::Going => "going".into(),
@@ -109,7 +109,7 @@ fn a_job_that_its_script_stopped_has_timed_out() {
     let mut marks = ending(&row, true, cluster_slurm::script::STOPPED);
     marks.end.as_mut().unwrap().timed_out = true;
     assert_eq!(found(&row, &marks), "TIMEOUT None None");
-    assert_eq!(standing(&[], &marks, late()), standing(std::slice::from_ref(&row), &marks, late()));
+    assert_eq!(derive(&[], &marks, late()), derive(std::slice::from_ref(&row), &marks, late()));
     marks.cancelled = true;
     assert_eq!(found(&row, &marks), "CANCELLED Some(124) None", "a cancel at the limit is a cancel");
 }
@@ -210,13 +210,13 @@ fn the_claiming_job_decides_the_state_if_two_jobs_have_the_same_name() {
     let row = |id, state: &str| SlurmJobRow { id, state: state.into(), ..SlurmJobRow::default() };
     let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
     let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };
-    assert_eq!(standing(&rows, &marks, late()), SlurmFinding::Going);
+    assert_eq!(derive(&rows, &marks, late()), SlurmFinding::Going);
     // Slurm purged the job, which left no record of its end.
     assert!(
-        matches!(standing(&rows[..1], &marks, late()), SlurmFinding::Lost { code, .. } if code == "FORGOTTEN")
+        matches!(derive(&rows[..1], &marks, late()), SlurmFinding::Lost { code, .. } if code == "FORGOTTEN")
     );
     // The job never started, and must not run if it starts later.
     let marks = Marks { cancelled: true, ..Marks::default() };
-    assert!(matches!(standing(&[], &marks, late()), SlurmFinding::Ended(end) if end.state == "CANCELLED"));
-    assert_eq!(standing(&[], &Marks::default(), late()), SlurmFinding::Absent);
+    assert!(matches!(derive(&[], &marks, late()), SlurmFinding::Ended(end) if end.state == "CANCELLED"));
+    assert_eq!(derive(&[], &Marks::default(), late()), SlurmFinding::Absent);
 }

@@ -30,12 +30,12 @@ impl SlurmBed {
         std::fs::create_dir_all(&shared).unwrap();
         let settings = serde_json::json!({"nodes": 4, "shared_folder": shared, "partition": "main"});
         let bed = Self { root, slurm: serde_json::from_value(settings).unwrap(), shared };
-        bed.heal();
+        bed.clear_faults();
         bed
     }
 
     /// Restores nodes and controller to up and idle after the previous test.
-    fn heal(&self) {
+    fn clear_faults(&self) {
         _ = std::fs::remove_dir_all(self.root.join("fault"));
         std::fs::create_dir_all(self.root.join("fault")).unwrap();
         if !self.run("scontrol ping").contains("UP") {
@@ -166,7 +166,7 @@ pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
             Ok(JobStatus::Going) => {
                 assert!(begun.elapsed() < PATIENCE, "timeout: {} has not ended", job.name)
             }
-            Ok(standing) => return standing,
+            Ok(finding) => return finding,
             Err(service::PortError::Transient(why)) => {
                 assert!(begun.elapsed() < PATIENCE, "{}: {why}", job.name)
             }

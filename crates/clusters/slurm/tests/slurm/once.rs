@@ -34,14 +34,14 @@ async fn a_submission_with_a_lost_response_is_found() {
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_lost_submission_is_repeated() {
     let bed = SlurmBed::up("never-arrived");
-    let deaf = bed.shared.join("deaf");
+    let unreachable = bed.shared.join("deaf");
     wrapper(
-        &deaf,
+        &unreachable,
         "sbatch",
         "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)' >&2; exit 1",
     );
     let job = counting(&bed, "never-arrived");
-    let refused = bed.jobs().with_commands(&deaf).submit(&job).await;
+    let refused = bed.jobs().with_commands(&unreachable).submit(&job).await;
     assert!(matches!(refused, Err(service::PortError::Transient(why)) if why.contains("Unable to contact")));
     bed.jobs().submit(&job).await.unwrap();
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");

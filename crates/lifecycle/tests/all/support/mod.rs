@@ -38,7 +38,7 @@ fn located_nodes(nodes: Vec<SuspectNode>) -> Fact {
 
 /// Every kind of fact that a worker can publish.
 pub fn every_fact() -> Vec<Fact> {
-    let mut facts = happy();
+    let mut facts = successful_facts();
     for stage in Stage::ALL {
         for class in [Class::Infrastructure, Class::ClusterLost, Class::Workload, Class::Cancelled] {
             facts.push(Fact::failed(stage, failure(class)));
@@ -50,13 +50,13 @@ pub fn every_fact() -> Vec<Fact> {
 
 /// A ledger with a clock.
 #[derive(Clone)]
-pub struct Book {
+pub struct TestLedger {
     pub records: Vec<Record>,
     pub state: RunState,
     pub now: Timestamp,
 }
 
-impl Book {
+impl TestLedger {
     pub fn open(workflow: Workflow) -> Self {
         let event = EventKey { source: "//test".into(), id: "request".into() };
         let entry = decide_first(Occurrence { event, attempt: Attempt::FIRST, fact: requested(workflow) });
@@ -65,7 +65,7 @@ impl Book {
         Self { records: vec![record], state, now: START }
     }
 
-    pub fn feed(&mut self, attempt: u32, fact: Fact) -> Option<Ignored> {
+    pub fn deliver(&mut self, attempt: u32, fact: Fact) -> Option<Ignored> {
         self.feed_at(Attempt::new(attempt), fact)
     }
 
@@ -110,9 +110,9 @@ impl Book {
 
     /// Applies the facts of a successful run up to and including the first fact of this type.
     pub fn until(&mut self, event_type: &str) -> &mut Self {
-        for fact in happy() {
+        for fact in successful_facts() {
             let last = fact.event_type() == event_type;
-            assert_eq!(self.feed(1, fact), None);
+            assert_eq!(self.deliver(1, fact), None);
             if last {
                 return self;
             }
@@ -131,26 +131,26 @@ fn record(seq: u64, at: Timestamp, entry: RecordEntry) -> Record {
 }
 
 /// A run whose cluster is ready for the first check.
-pub fn ready(workflow: Workflow) -> Book {
-    let mut book = Book::open(workflow);
-    book.until("dev.burnin.cluster.ready.v1");
-    book
+pub fn ready(workflow: Workflow) -> TestLedger {
+    let mut ledger = TestLedger::open(workflow);
+    ledger.until("dev.burnin.cluster.ready.v1");
+    ledger
 }
 
 /// Records the expected fact for each pending command until the run closes. No job may be started.
-pub fn finish(book: &mut Book) {
+pub fn finish(ledger: &mut TestLedger) {
     for _ in 0..20 {
-        for owed in book.owes() {
+        for owed in ledger.owes() {
             let mut parts = owed.split('.');
             let (stage, attempt) = (parts.next().unwrap(), parts.next().unwrap().parse().unwrap());
             let fact = match (stage, parts.next().unwrap()) {
-                ("cluster", "delete") => deleted(book.now),
+                ("cluster", "delete") => deleted(ledger.now),
                 ("results", _) => loaded(),
                 ("job", "cancel") => Fact::JobFailed(failure(Class::Cancelled)),
                 ("verdict", _) => verdict(Verdict::Pass),
                 other => panic!("{other:?} is owed"),
             };
-            book.feed_at(attempt, fact);
+            ledger.feed_at(attempt, fact);
         }
     }
 }

@@ -15,10 +15,10 @@ use run_index::{Pace, RunIndex};
 use service::{Clock, SystemClock};
 use tower::ServiceExt;
 
-pub struct Two;
+pub struct TwoWorkflows;
 
 #[async_trait::async_trait]
-impl Plans for Two {
+impl Plans for TwoWorkflows {
     async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
         let plan = |workflow: &str| WorkflowPlan {
             workflow: workflow.to_owned(),
@@ -143,7 +143,7 @@ pub fn dashboard_of(store: Arc<dyn Store>) -> Dashboard {
         Arc::clone(&clock),
         Pace::LOCAL,
     );
-    let (view, plans) = (Arc::new(view), Arc::new(Two));
+    let (view, plans) = (Arc::new(view), Arc::new(TwoWorkflows));
     Dashboard { view, store, plans, clock, output: None, warehouse: "here".to_owned(), beside_gateway: true }
 }
 

@@ -1,7 +1,7 @@
 //! Logs without a run, with criteria, baseline and history.
 
 use model::{measurement::*, *};
-use report::{LogStory, Story};
+use report::{ReportInput, ReportedLog};
 use verdict::{
     Baseline, Clues, Fingerprint, Judgement, Listening, RunEvidence, Standard,
     baseline::{Healthy, learn},
@@ -51,8 +51,8 @@ impl Logs {
         Self { logs: judged, whole, criteria, baseline, earlier }
     }
 
-    pub fn story(&self) -> Story<'_> {
-        Story {
+    pub fn input(&self) -> ReportInput<'_> {
+        ReportInput {
             run: None,
             parts: Vec::new(),
             logs: self.logs.iter().map(source).collect(),
@@ -68,8 +68,8 @@ impl Logs {
     }
 }
 
-fn source((name, reading, judgement): &(String, Reading, Judgement)) -> LogStory<'_> {
-    LogStory { name, reading, judgement: Some(judgement) }
+fn source((name, reading, judgement): &(String, Reading, Judgement)) -> ReportedLog<'_> {
+    ReportedLog { name, reading, judgement: Some(judgement) }
 }
 
 /// Two nodes of eight, 64 B to 4 GiB: 27 sizes; `slower` is the excess time of each size.

@@ -5,7 +5,7 @@ use model::{
     measurement::{Device, Half, LogEnd, OutOfBounds, Reading, Row, Table},
     *,
 };
-use report::{LogStory, Places, Story};
+use report::{Places, ReportInput, ReportedLog};
 use verdict::{Clues, Judgement, RunEvidence, Standard, judge};
 
 pub mod logs;
@@ -266,12 +266,12 @@ impl Run {
         self.fact(55, 1, Fact::VerdictReached(reached))
     }
 
-    pub fn story(&self) -> Story<'_> {
+    pub fn input(&self) -> ReportInput<'_> {
         let judgement = self.judgement.as_ref();
         let name = self.state.run.as_str();
         let benchmark = self.state.workflow.benchmark.as_ref();
-        Story {
-            run: Some(report::RunStory {
+        ReportInput {
+            run: Some(report::ReportedRun {
                 state: &self.state,
                 records: &self.records,
                 places: &self.places,
@@ -279,7 +279,7 @@ impl Run {
                 check: None,
             }),
             parts: Vec::new(),
-            logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
+            logs: self.reading.iter().map(|reading| ReportedLog { name, reading, judgement }).collect(),
             judgement,
             standard: Standard {
                 criteria: benchmark.map(|benchmark| &benchmark.criteria),

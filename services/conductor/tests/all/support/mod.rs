@@ -41,7 +41,7 @@ pub fn requested() -> Event {
 
 /// Facts of the workers in a successful run, in order.
 pub fn answers() -> Vec<Event> {
-    good_run::happy().into_iter().map(|fact| event(worker(&fact), fact)).collect()
+    good_run::successful_facts().into_iter().map(|fact| event(worker(&fact), fact)).collect()
 }
 
 /// Name of the worker that publishes this fact.
@@ -82,38 +82,38 @@ pub fn until(event_type: &str) -> Vec<Event> {
 
 /// A recording bus that can refuse a type.
 #[derive(Default)]
-pub struct Catch {
-    caught: Mutex<Vec<Message>>,
+pub struct RecordingBus {
+    published: Mutex<Vec<Message>>,
     pub refuses: Mutex<Option<&'static str>>,
     /// Whether published events exist only in this process until they are handled, as on the bus of a single process.
     pub keeps_in_memory: AtomicBool,
 }
 
 #[async_trait::async_trait]
-impl Bus for Catch {
+impl Bus for RecordingBus {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         let message = Message::from_event(&event).unwrap();
         if *self.refuses.lock().unwrap() == Some(message.event_type()) {
             return Err(BusError { id: message.key.id, why: "refused".into() });
         }
-        self.caught.lock().unwrap().push(message);
+        self.published.lock().unwrap().push(message);
         Ok(())
     }
 
     fn is_in_memory(&self, id: &str) -> bool {
-        let is_published = || self.caught.lock().unwrap().iter().any(|message| message.key.id == id);
+        let is_published = || self.published.lock().unwrap().iter().any(|message| message.key.id == id);
         self.keeps_in_memory.load(Ordering::Relaxed) && is_published()
     }
 }
 
-impl Catch {
+impl RecordingBus {
     /// Commands as `stage.attempt.verb`, in the order of sending.
     pub fn commands(&self) -> Vec<String> {
         let short = |message: &Message| match &message.content {
             Content::Command(command) => Some(command.id.to_string().split_once('.')?.1.to_owned()),
             Content::Fact(_) => None,
         };
-        self.caught.lock().unwrap().iter().filter_map(short).collect()
+        self.published.lock().unwrap().iter().filter_map(short).collect()
     }
 
     /// Every `run.closed`, with its event's id.
@@ -122,7 +122,7 @@ impl Catch {
             Content::Fact(Fact::RunClosed(closed)) => Some((message.key.id.clone(), closed.clone())),
             _ => None,
         };
-        self.caught.lock().unwrap().iter().filter_map(closing).collect()
+        self.published.lock().unwrap().iter().filter_map(closing).collect()
     }
 
     /// Every `run.used`.
@@ -131,18 +131,18 @@ impl Catch {
             Content::Fact(Fact::RunUsed(used)) => Some((**used).clone()),
             _ => None,
         };
-        self.caught.lock().unwrap().iter().filter_map(used).collect()
+        self.published.lock().unwrap().iter().filter_map(used).collect()
     }
 
     pub fn forget(&self) {
-        self.caught.lock().unwrap().clear();
+        self.published.lock().unwrap().clear();
     }
 }
 
 /// A random generator: equal seeds produce equal numbers.
-pub struct Dice(Mutex<SplitMix64>);
+pub struct SeededRandom(Mutex<SplitMix64>);
 
-impl Dice {
+impl SeededRandom {
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(SplitMix64(seed)))
     }
@@ -159,19 +159,19 @@ impl Dice {
 }
 
 /// Faults of a store's creations.
-pub enum Temper {
-    Honest,
+pub enum StoreFaults {
+    Nothing,
     /// A quarter of the responses are wrong: the object was created but the response is an error or "exists", or the
     /// object was not created and the response is an error.
-    Lies(Dice),
+    WrongResponses(SeededRandom),
     /// Number of successful creations before the store fails.
-    Dies(AtomicU64),
+    FailsAfter(AtomicU64),
 }
 
 /// An unreliable bucket in memory. Every call yields first.
-pub struct Moody {
+pub struct FaultyStore {
     pub inner: Arc<MemoryStore>,
-    pub temper: Temper,
+    pub faults: StoreFaults,
     held: Mutex<Option<Arc<Gate>>>,
 }
 
@@ -182,9 +182,9 @@ pub struct Gate {
     pub go: Notify,
 }
 
-impl Moody {
-    pub fn new(temper: Temper) -> Arc<Self> {
-        Arc::new(Self { inner: Arc::default(), temper, held: Mutex::default() })
+impl FaultyStore {
+    pub fn new(faults: StoreFaults) -> Arc<Self> {
+        Arc::new(Self { inner: Arc::default(), faults, held: Mutex::default() })
     }
 
     /// Blocks the next removal until the returned gate is opened.
@@ -200,18 +200,18 @@ fn broken<T>(doing: &'static str, name: &str) -> Result<T, StoreError> {
 }
 
 #[async_trait::async_trait]
-impl Store for Moody {
+impl Store for FaultyStore {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         tokio::task::yield_now().await;
-        let answer = match &self.temper {
-            Temper::Honest => self.inner.create(name, body).await,
-            Temper::Lies(dice) => match dice.below(12) {
+        let answer = match &self.faults {
+            StoreFaults::Nothing => self.inner.create(name, body).await,
+            StoreFaults::WrongResponses(random) => match random.below(12) {
                 0 => broken("create", name),
                 1 => self.inner.create(name, body).await.and_then(|_| broken("create", name)),
                 2 => self.inner.create(name, body).await.map(|_| Creation::Exists),
                 _ => self.inner.create(name, body).await,
             },
-            Temper::Dies(left) => {
+            StoreFaults::FailsAfter(left) => {
                 match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
                     Ok(_) => self.inner.create(name, body).await,
                     Err(_) => broken("create", name),
@@ -259,7 +259,7 @@ static NONCES: AtomicU64 = AtomicU64::new(0);
 /// Conductors of one store, one bus and one clock.
 pub struct Conductors {
     pub store: Arc<dyn Store>,
-    pub bus: Arc<Catch>,
+    pub bus: Arc<RecordingBus>,
     pub clock: Arc<ManualClock>,
 }
 
@@ -304,7 +304,7 @@ impl Conductors {
 }
 
 /// Delivers the events one after the other, and expects success.
-pub async fn feed(conductor: &Conductor, events: impl IntoIterator<Item = Event>) {
+pub async fn deliver_all(conductor: &Conductor, events: impl IntoIterator<Item = Event>) {
     for event in events {
         assert_eq!(conductor.handle(&event).await, Disposition::Done);
     }

@@ -13,11 +13,11 @@ pub fn git(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// A bare repository and a clone; without a hook a push sends no webhook.
-pub struct Forge {
+pub struct GitServer {
     pub folder: tempfile::TempDir,
 }
 
-impl Forge {
+impl GitServer {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         git(folder.path(), &["init", "--quiet", "--bare", "--initial-branch=main", "forge.git"]);

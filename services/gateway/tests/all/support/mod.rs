@@ -1,5 +1,5 @@
 //! The gateway over a store in memory, with a real conductor behind a bus that can fail.
-pub mod forge;
+pub mod git_server;
 
 use std::{
     fs,
@@ -32,14 +32,14 @@ pub const SECRET: &str = "a secret of sixteen letters";
 
 /// Records events; passes facts to the conductor while the conductor exists.
 #[derive(Default)]
-pub struct Wire {
+pub struct RecordingBus {
     pub events: Mutex<Vec<Event>>,
     pub broken: AtomicBool,
     pub conductor: Mutex<Option<Arc<Conductor>>>,
 }
 
 #[async_trait::async_trait]
-impl Bus for Wire {
+impl Bus for RecordingBus {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         if self.broken.load(Ordering::Relaxed) {
             return Err(BusError { id: event.id().to_owned(), why: "the connection is cut".to_owned() });
@@ -53,11 +53,11 @@ impl Bus for Wire {
     }
 }
 
-pub struct Front {
+pub struct GatewayBed {
     pub gateway: Arc<Gateway>,
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
-    pub wire: Arc<Wire>,
+    pub bus: Arc<RecordingBus>,
     pub folder: tempfile::TempDir,
     pub access: Arc<LocalAccess>,
     pub links: Arc<Mutex<Vec<String>>>,
@@ -74,7 +74,7 @@ pub fn workflow(name: &str, more: &str) -> String {
     format!("name: {name}\ncluster: {{existing: {{system: {{processes: {{nodes: 1}}}}, name: c}}}}\n{more}")
 }
 
-impl Front {
+impl GatewayBed {
     pub fn new(workflows: &[(&str, &str)]) -> Self {
         Self::with(workflows, "1000,1000")
     }
@@ -86,31 +86,31 @@ impl Front {
         }
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let clock = Arc::new(ManualClock::new(at("2026-11-20T12:00:00Z")));
-        let wire = Arc::new(Wire::default());
+        let bus = Arc::new(RecordingBus::default());
         let (rates, secrets): (Rates, WebhookSecrets) = (rates.parse().unwrap(), SECRET.parse().unwrap());
         let links: Arc<Mutex<Vec<String>>> = Arc::default();
         let published = Arc::clone(&links);
         let publish = move |link: &str| published.lock().unwrap().push(link.to_owned());
-        let front = Self {
+        let bed = Self {
             access: Arc::new(LocalAccess::new("alice", "127.0.0.1:8080", publish)),
             links,
-            gateway: gateway(&store, &clock, &wire, folder.path().into(), (rates, secrets.clone())),
+            gateway: gateway(&store, &clock, &bus, folder.path().into(), (rates, secrets.clone())),
             store,
             clock,
-            wire,
+            bus,
             folder,
             rates,
             secrets,
         };
-        front.conduct();
-        front
+        bed.conduct();
+        bed
     }
 
     /// Another process with the same store.
     pub fn restart(&mut self) {
         let folder = self.folder.path().into();
         let settings = (self.rates, self.secrets.clone());
-        self.gateway = gateway(&self.store, &self.clock, &self.wire, folder, settings);
+        self.gateway = gateway(&self.store, &self.clock, &self.bus, folder, settings);
     }
 
     /// Removes the webhook secrets, so webhooks are refused.
@@ -122,10 +122,10 @@ impl Front {
 
     pub fn conduct(&self) {
         let clock: Arc<dyn Clock> = self.clock.clone();
-        let bus: Arc<dyn Bus> = self.wire.clone();
+        let bus: Arc<dyn Bus> = self.bus.clone();
         let settings = WakeSettings { resend: Span::from_secs(30), refresh: Span::default() };
         let conductor = Conductor::new(ledger(&self.store), bus, clock, settings, None);
-        *self.wire.conductor.lock().unwrap() = Some(Arc::new(conductor));
+        *self.bus.conductor.lock().unwrap() = Some(Arc::new(conductor));
     }
 
     pub fn write(&self, name: &str, more: &str) {
@@ -142,7 +142,7 @@ impl Front {
     }
 
     /// The routes of the deployed service.
-    pub fn router_behind(&self, doorkeeper: Option<Arc<dyn service::auth::Authenticator>>) -> Router {
+    pub fn router_behind(&self, authenticator: Option<Arc<dyn service::auth::Authenticator>>) -> Router {
         let service = Service {
             name: "gateway",
             version: "0",
@@ -150,8 +150,8 @@ impl Front {
             takes: gateway::TAKES.to_vec(),
             handler: self.gateway.clone(),
             parking: Arc::new(service::StoreParking::new(self.store.clone(), self.clock.clone())),
-            chores: self.gateway.chores(),
-            doorkeeper,
+            periodic_tasks: self.gateway.periodic_tasks(),
+            authenticator,
             telemetry: None,
         };
         with_routes(service, self.gateway.routes())
@@ -201,13 +201,13 @@ impl Front {
         runs.iter().map(ToString::to_string).collect()
     }
 
-    pub async fn chore(&self, name: &str) -> u16 {
+    pub async fn periodic_task(&self, name: &str) -> u16 {
         self.ask("POST", &format!("/chores/{name}"), &[], "").await.0.as_u16()
     }
 
     /// Payloads of this type that were published.
     pub fn published(&self, event_type: &str) -> Vec<Value> {
-        let published = self.wire.events.lock().unwrap();
+        let published = self.bus.events.lock().unwrap();
         let of = published.iter().filter(|event| event.ty() == event_type);
         of.map(|event| events::payload(event).unwrap()).collect()
     }
@@ -216,7 +216,7 @@ impl Front {
 fn gateway(
     store: &Arc<dyn Store>,
     clock: &Arc<ManualClock>,
-    wire: &Arc<Wire>,
+    bus: &Arc<RecordingBus>,
     folder: PathBuf,
     (rates, secrets): (Rates, WebhookSecrets),
 ) -> Arc<Gateway> {
@@ -226,7 +226,7 @@ fn gateway(
         store: store.clone(),
         view: Arc::new(RunIndex::new(ledger(store), store.clone(), clock.clone(), pace)),
         catalogue: Catalogue::folder(folder),
-        bus: wire.clone(),
+        bus: bus.clone(),
         clock: clock.clone(),
         rates,
         secrets,

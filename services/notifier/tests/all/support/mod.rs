@@ -30,16 +30,16 @@ pub fn push() -> Push {
 
 /// End of a simulated run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum RunEnd {
     Verdict(Verdict),
     Broken,
     Cancelled,
     Open,
 }
 
-pub const PASS: How = How::Verdict(Verdict::Pass);
-pub const FAIL: How = How::Verdict(Verdict::Fail);
-pub const UNSURE: How = How::Verdict(Verdict::Inconclusive);
+pub const PASS: RunEnd = RunEnd::Verdict(Verdict::Pass);
+pub const FAIL: RunEnd = RunEnd::Verdict(Verdict::Fail);
+pub const UNSURE: RunEnd = RunEnd::Verdict(Verdict::Inconclusive);
 
 #[derive(Clone)]
 pub struct SimulatedRun {
@@ -49,13 +49,13 @@ pub struct SimulatedRun {
     pub cluster: String,
     pub began: f64,
     pub ended: f64,
-    pub how: How,
+    pub how: RunEnd,
     /// External text: a reason, a message, a user.
     pub text: String,
 }
 
 impl SimulatedRun {
-    pub fn new(run: &str, how: How, ended: f64) -> Self {
+    pub fn new(run: &str, how: RunEnd, ended: f64) -> Self {
         let text = "bus bandwidth is low".to_owned();
         let (run, cluster, notify) = (run.to_owned(), "c1".to_owned(), json!([]));
         Self { run, notify, origin: None, cluster, began: ended - 0.5, ended, how, text }
@@ -105,8 +105,8 @@ impl SimulatedRun {
         let mut entries = vec![(self.began, Ok(self.requested()))];
         let closed = |conclusion| (self.ended, Err(RecordEntry::Closed { conclusion }));
         match self.how {
-            How::Open => {}
-            How::Verdict(verdict) => {
+            RunEnd::Open => {}
+            RunEnd::Verdict(verdict) => {
                 let reason = Reason { code: "ABOVE_FLOOR".into(), weighs: verdict, text: self.text.clone() };
                 let reached = VerdictReached {
                     verdict,
@@ -124,7 +124,7 @@ impl SimulatedRun {
                 entries.push((self.ended, Ok(Fact::ClusterReady(cluster))));
                 entries.push(closed(Conclusion::Completed));
             }
-            How::Broken => {
+            RunEnd::Broken => {
                 entries.push((self.ended, Ok(Fact::ImageFailed(failure()))));
                 entries.push(closed(Conclusion::Failed {
                     stage: Stage::Image,
@@ -132,7 +132,7 @@ impl SimulatedRun {
                     failure: failure(),
                 }));
             }
-            How::Cancelled => {
+            RunEnd::Cancelled => {
                 let cancel = CancelRequested { by: "me".into(), reason: "".into() };
                 entries.push((self.ended, Ok(Fact::CancelRequested(cancel))));
                 entries.push(closed(Conclusion::Cancelled { by: "me".into() }));
@@ -159,10 +159,10 @@ impl SimulatedRun {
 
 /// Records published events.
 #[derive(Default)]
-pub struct Wire(pub Mutex<Vec<Event>>);
+pub struct RecordingBus(pub Mutex<Vec<Event>>);
 
 #[async_trait::async_trait]
-impl Bus for Wire {
+impl Bus for RecordingBus {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         self.0.lock().unwrap().push(event);
         Ok(())
@@ -172,7 +172,7 @@ impl Bus for Wire {
 pub struct NotifierBed {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
-    pub wire: Arc<Wire>,
+    pub bus: Arc<RecordingBus>,
     pub sender: Arc<dyn Sender>,
     pub notifier: Arc<Notifier>,
 }
@@ -183,14 +183,14 @@ impl NotifierBed {
     }
 
     pub fn over(store: Arc<dyn Store>, sender: Arc<dyn Sender>, clock: Arc<ManualClock>) -> Self {
-        let wire = Arc::new(Wire::default());
-        let notifier = notifier(&store, &sender, &clock, &wire);
-        Self { store, clock, wire, sender, notifier }
+        let bus = Arc::new(RecordingBus::default());
+        let notifier = notifier(&store, &sender, &clock, &bus);
+        Self { store, clock, bus, sender, notifier }
     }
 
     /// Another process over the same store.
     pub fn restart(&mut self) {
-        self.notifier = notifier(&self.store, &self.sender, &self.clock, &self.wire);
+        self.notifier = notifier(&self.store, &self.sender, &self.clock, &self.bus);
     }
 
     /// Writes the missing records of a run.
@@ -214,8 +214,8 @@ impl NotifierBed {
         assert_eq!(self.notifier.handle(&closed(paper)).await, Disposition::Done);
     }
 
-    pub async fn chore(&self) {
-        self.notifier.chores()[0].run().await.unwrap();
+    pub async fn periodic_task(&self) {
+        self.notifier.periodic_tasks()[0].run().await.unwrap();
     }
 
     pub async fn names(&self, prefix: &str) -> Vec<String> {
@@ -233,13 +233,13 @@ fn notifier(
     store: &Arc<dyn Store>,
     sender: &Arc<dyn Sender>,
     clock: &Arc<ManualClock>,
-    wire: &Arc<Wire>,
+    bus: &Arc<RecordingBus>,
 ) -> Arc<Notifier> {
     Notifier::new(NotifierSetup {
         ledger: Ledger::new(store.clone(), Arc::new(service::ids::unique)),
         store: store.clone(),
         sender: sender.clone(),
-        bus: wire.clone(),
+        bus: bus.clone(),
         clock: clock.clone(),
         link: Some("https://burnin.example/runs/{run}".parse().unwrap()),
     })

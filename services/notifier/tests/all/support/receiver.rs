@@ -12,18 +12,18 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use notifier::conformance::{Mood, OtherEnd};
+use notifier::conformance::{OtherEnd, PlannedReply};
 use serde_json::{Value, json};
 
 /// A received request.
 #[derive(Clone, Debug)]
-pub struct Came {
+pub struct ReceivedRequest {
     pub path: String,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Came {
+impl ReceivedRequest {
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -47,10 +47,10 @@ pub enum Answer {
 #[derive(Default)]
 struct Inner {
     answers: VecDeque<Answer>,
-    requests: Vec<Came>,
+    requests: Vec<ReceivedRequest>,
     /// Accepted notices by id; for GitHub the displayed state.
     taken: Vec<(String, Value)>,
-    moods: VecDeque<Mood>,
+    planned_replies: VecDeque<PlannedReply>,
 }
 
 #[derive(Clone, Default)]
@@ -80,12 +80,12 @@ impl Receiver {
         self.0.lock().unwrap().answers.clear();
     }
 
-    pub fn says(&self, status: u16, headers: &[(&'static str, &str)]) {
+    pub fn responds(&self, status: u16, headers: &[(&'static str, &str)]) {
         let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         self.answers(Answer::Says(status, headers));
     }
 
-    pub fn came(&self) -> Vec<Came> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.0.lock().unwrap().requests.clone()
     }
 
@@ -96,16 +96,20 @@ impl Receiver {
     /// Records a request; returns a planned response, and whether the request is accepted.
     fn note(&self, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> (bool, Option<Answer>) {
         let mut inner = self.0.lock().unwrap();
-        inner.requests.push(Came { path: uri.to_string(), headers: headers.clone(), body: body.clone() });
+        inner.requests.push(ReceivedRequest {
+            path: uri.to_string(),
+            headers: headers.clone(),
+            body: body.clone(),
+        });
         // Planned responses are for notices, not for lookups.
-        if let Some(mood) = (!body.is_empty()).then(|| inner.moods.pop_front()).flatten() {
-            return match mood {
-                Mood::Takes => (true, None),
-                Mood::TakesInSilence => (true, Some(Answer::Breaks)),
-                Mood::Busy(seconds) => {
+        if let Some(planned) = (!body.is_empty()).then(|| inner.planned_replies.pop_front()).flatten() {
+            return match planned {
+                PlannedReply::Takes => (true, None),
+                PlannedReply::TakesInSilence => (true, Some(Answer::Breaks)),
+                PlannedReply::Busy(seconds) => {
                     (false, Some(Answer::Says(429, vec![("retry-after", seconds.to_string())])))
                 }
-                Mood::Refuses => (false, Some(Answer::Says(410, Vec::new()))),
+                PlannedReply::Refuses => (false, Some(Answer::Says(410, Vec::new()))),
             };
         }
         let answer = inner.answers.pop_front();
@@ -122,10 +126,10 @@ impl Receiver {
 }
 
 impl OtherEnd for Receiver {
-    fn will(&self, mood: Mood) {
+    fn will(&self, planned: PlannedReply) {
         let mut inner = self.0.lock().unwrap();
-        inner.moods.clear();
-        inner.moods.push_back(mood);
+        inner.planned_replies.clear();
+        inner.planned_replies.push_back(planned);
     }
 
     fn arrived(&self) -> Vec<String> {
@@ -233,7 +237,7 @@ async fn check(State(here): State<Receiver>, uri: Uri, headers: HeaderMap, body:
 }
 
 #[derive(serde::Deserialize)]
-struct Wanted {
+struct ExpectedRequest {
     check_name: String,
     filter: String,
     per_page: usize,
@@ -243,7 +247,7 @@ struct Wanted {
 async fn list(
     State(here): State<Receiver>,
     Path((_, _, sha)): Path<(String, String, String)>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<ExpectedRequest>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Answer, ParsedRequest};
 use crate::{
     Object, ServerState,
-    world::{Refusal, number},
+    state::{Refusal, number},
 };
 
 pub(super) fn route(
@@ -15,17 +15,17 @@ pub(super) fn route(
     name: &str,
     request: &ParsedRequest,
 ) -> Result<Answer, Refusal> {
-    let mut world = shared.world();
+    let mut state = shared.state();
     match request.method {
         Method::GET if request.media() => {
-            let object = world.object(bucket, name, &request.query)?;
+            let object = state.object(bucket, name, &request.query)?;
             media(&object, request.header("range"))
         }
-        Method::GET => Ok(Answer::json(&world.object(bucket, name, &request.query)?.resource(bucket, name))),
+        Method::GET => Ok(Answer::json(&state.object(bucket, name, &request.query)?.resource(bucket, name))),
         Method::PATCH => {
-            world.object(bucket, name, &request.query)?;
+            state.object(bucket, name, &request.query)?;
             let given = request.document()?;
-            let object = world.bucket(bucket)?.objects.get_mut(name).ok_or((404, name.to_owned()))?;
+            let object = state.bucket(bucket)?.objects.get_mut(name).ok_or((404, name.to_owned()))?;
             object.metageneration += 1;
             object
                 .given
@@ -34,7 +34,7 @@ pub(super) fn route(
         }
         Method::DELETE => {
             number(&request.query, "generation")?;
-            world.remove(bucket, name, &request.query)?;
+            state.remove(bucket, name, &request.query)?;
             Ok(Answer::empty(204))
         }
         _ => Err((405, json!(request.method.as_str()).to_string())),

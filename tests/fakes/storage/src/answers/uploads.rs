@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Answer, ParsedRequest};
 use crate::{
     ServerState, StorageRequest, multipart,
-    world::{Refusal, Session, StorageState},
+    state::{Refusal, Session, StorageState},
 };
 
 /// Storage unit of incomplete uploads, bytes. Each chunk except the last is a multiple of it.
@@ -22,21 +22,21 @@ pub(super) fn route(
     bucket: &str,
     request: &ParsedRequest,
 ) -> Result<Answer, Refusal> {
-    let mut world = shared.world();
+    let mut state = shared.state();
     let id = request.query.get("upload_id").cloned().unwrap_or_default();
     match wants {
-        StorageRequest::Insert => insert(&mut world, bucket, request),
-        StorageRequest::Start => start(shared, &mut world, bucket, request),
+        StorageRequest::Insert => insert(&mut state, bucket, request),
+        StorageRequest::Start => start(shared, &mut state, bucket, request),
         StorageRequest::Status | StorageRequest::Chunk => {
-            let mut session = world.sessions.remove(&id).ok_or((404, format!("no upload {id}")))?;
-            if session.began.elapsed() >= LIFETIME.saturating_sub(world.older) {
+            let mut session = state.sessions.remove(&id).ok_or((404, format!("no upload {id}")))?;
+            if session.began.elapsed() >= LIFETIME.saturating_sub(state.older) {
                 return Err((410, format!("upload {id} has expired")));
             }
-            let answer = go_on(&mut world, &mut session, request);
-            world.sessions.insert(id, session);
+            let answer = go_on(&mut state, &mut session, request);
+            state.sessions.insert(id, session);
             answer
         }
-        _ if request.method == "DELETE" && world.sessions.remove(&id).is_some() => Ok(Answer::empty(499)),
+        _ if request.method == "DELETE" && state.sessions.remove(&id).is_some() => Ok(Answer::empty(499)),
         _ => Err((404, format!("no upload {id}"))),
     }
 }
@@ -56,7 +56,7 @@ fn announced(request: &ParsedRequest, metadata: &mut Map<String, Value>) {
     }
 }
 
-fn insert(world: &mut StorageState, bucket: &str, request: &ParsedRequest) -> Result<Answer, Refusal> {
+fn insert(state: &mut StorageState, bucket: &str, request: &ParsedRequest) -> Result<Answer, Refusal> {
     if !request.whole {
         return Err((400, "the body is incomplete".to_owned()));
     }
@@ -68,24 +68,24 @@ fn insert(world: &mut StorageState, bucket: &str, request: &ParsedRequest) -> Re
     };
     announced(request, &mut metadata);
     let name = name(request, &metadata)?;
-    Ok(Answer::json(&world.write(bucket, &name, &request.query, metadata, media)?))
+    Ok(Answer::json(&state.write(bucket, &name, &request.query, metadata, media)?))
 }
 
 fn start(
     shared: &ServerState,
-    world: &mut StorageState,
+    state: &mut StorageState,
     bucket: &str,
     request: &ParsedRequest,
 ) -> Result<Answer, Refusal> {
     let given = request.document()?;
     let name = name(request, &given)?;
-    world.may_write(bucket, &name, &request.query)?;
-    world.last += 1;
-    let id = format!("upload-{}", world.last);
+    state.may_write(bucket, &name, &request.query)?;
+    state.last += 1;
+    let id = format!("upload-{}", state.last);
     let location =
         format!("{}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={id}", shared.base);
     let (bucket, query, began) = (bucket.to_owned(), request.query.clone(), Instant::now());
-    world
+    state
         .sessions
         .insert(id, Session { bucket, name, query, given, body: BytesMut::new(), done: None, began });
     Ok(Answer { headers: vec![("location", location)], ..Answer::empty(200) })
@@ -93,7 +93,7 @@ fn start(
 
 /// A chunk, or a query of the progress; the last chunk creates the object.
 fn go_on(
-    world: &mut StorageState,
+    state: &mut StorageState,
     session: &mut Session,
     request: &ParsedRequest,
 ) -> Result<Answer, Refusal> {
@@ -145,7 +145,7 @@ fn go_on(
     announced(request, &mut session.given);
     let (bucket, name, query) = (session.bucket.clone(), session.name.clone(), session.query.clone());
     let body = session.body.clone().freeze();
-    let done = world.write(&bucket, &name, &query, session.given.clone(), body)?;
+    let done = state.write(&bucket, &name, &query, session.given.clone(), body)?;
     session.body = BytesMut::new();
     Ok(Answer::json(session.done.insert(done)))
 }
