@@ -53,7 +53,7 @@ echo "5 hosts, $(ansible-playbook --version | sed -n 1p), Slurm $(slurmctld -V |
 try() { filters_match "$tests" "$@" && "$BED_DIR/here" env HOME="$bed/home" PATH="$BED_DIR/bin:$PATH" \
   BURNIN_ANSIBLE_BED="$BED_DIR" BURNIN_STORAGE_STANDIN="$programs/storage-standin" RUST_BACKTRACE=0 "$tests" --ignored --test-threads=1 "$@"; }
 
-try asked deepops wrong
+try parameters deepops wrong
 try a_cluster_is_provisioned
 # Runs before the benchmark, because the benchmark creates job folders that belong to root.
 try the_agent_runs_a_job

@@ -24,7 +24,7 @@ left = [program for program in slow if program.split("::")[0] in tested]
 of = lambda kind, names: "(" + " + ".join(f"{kind}({name})" for name in names) + ")"
 print(of("package", [room, *sorted(tested)]) + (" - " + of("binary_id", left) if left else ""))
 print(*sorted(crossing), *left)
-# No package depends on these programs, and no third-party crate has other features without them.
+# No package depends on these programs, and the features of third-party crates are the same without them.
 print(*(f"--exclude={name}" for name in ("kill", "rehearsal", "sim", "xtask") if name != room and name not in tested))
 ' "$room")
 { read -r filter; read -r left; read -ra excluded; } <<<"$found"
@@ -34,5 +34,5 @@ cargo fmt --all
 BURNIN_BUILT=1
 . .ci/built.sh
 cargo build --quiet "${built[@]}" "${excluded[@]}" --bins --tests --benches
-# Many tests wait for most of their time, so more of them run at once than in the gate `unit`, beside which other gates run.
+# Many tests are idle for most of their time: three per processor. The gate `unit` runs fewer at once, because other gates run beside it.
 cargo nextest run "${built[@]}" "${excluded[@]}" --profile quick -E "$filter" --test-threads "$((3 * $(nproc)))"

@@ -1,4 +1,4 @@
-//! Output of a running job, read where its scheduler keeps it, before the logs are collected.
+//! Output of a running job, read from the scheduler's output files before the logs are collected.
 
 use std::collections::BTreeMap;
 

@@ -71,7 +71,7 @@ pub fn answer(listener: &TcpListener, timeout: Duration, expected: &[u8]) -> io:
         match () {
             () if hello == expected => Ok(Some(stream)),
             () if hello[..24] == expected[..24] => {
-                Err(io::Error::other("the ranks were started with different flags"))
+                Err(io::Error::other("this rank and the previous one were started with different flags; start all ranks with the same flags"))
             }
             // The connection is not from the expected rank.
             () => Ok(None),

@@ -83,7 +83,7 @@ fn shell_word(text: &str) -> String {
     }
 }
 
-/// Whether a path exists, also as a link to an absent file.
+/// Whether a path exists; a dangling symbolic link counts as existing.
 fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }

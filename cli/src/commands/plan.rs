@@ -280,13 +280,13 @@ fn exists(workflow: &Workflow) -> String {
     let longest = limits.cluster.0 + jobs + locate + limits.grace.0 * 2;
     match &workflow.cluster {
         Some(ClusterSpec::Rent(system)) => {
-            let dies = match system.kind() {
-                DEPLOYED => "the build steps receive the lifetime of the cluster, and sweeps delete it",
-                _ => "it expires",
+            let ends = match system.kind() {
+                DEPLOYED => "sweeps delete the cluster after the lifetime that its build steps received:",
+                _ => "the cluster expires after",
             };
             format!(
                 "Resources: one cluster at a time, at most {} of them, each for at most {}.\n\
-                 If every service fails, {dies} after {}.\n",
+                 If every service fails, {ends} {}.\n",
                 limits.attempts,
                 Span(longest.min(limits.lease.0)),
                 limits.lease,

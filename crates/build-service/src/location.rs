@@ -72,7 +72,7 @@ impl FromStr for BuildLocation {
 
 /// Error message if builds run in Cloud Build and `BURNIN_ARTEFACTS` is not a bucket.
 pub const NEEDS_A_BUCKET: &str =
-    "BURNIN_ARTEFACTS: expected gs://NAME, because Cloud Build reads and writes a bucket";
+    "BURNIN_ARTEFACTS: expected gs://NAME instead of a folder, because Cloud Build reads and writes a bucket";
 
 /// Settings of builds in Cloud Build that only tests change.
 #[derive(Clone, Debug, Default)]

@@ -32,6 +32,6 @@ pub enum BundleError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The bundle could not be written.
-    #[error("the bundle cannot be written: {0}")]
+    #[error("the bundle cannot be written: {0}; correct this or choose another file with `--save`")]
     Io(#[from] io::Error),
 }

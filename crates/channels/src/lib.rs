@@ -88,7 +88,7 @@ pub fn kind(name: &str) -> Option<&'static dyn ChannelKind> {
     KINDS.into_iter().find(|kind| kind.form().kind == name)
 }
 
-/// The error of a kind that does not exist.
+/// Error message for an unknown kind of channel.
 pub fn unknown(name: &str) -> String {
     let known: Vec<_> = KINDS.iter().map(|kind| kind.form().kind).collect();
     format!("unknown kind of channel `{name}`; expected one of: {}", known.join(", "))

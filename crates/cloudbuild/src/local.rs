@@ -104,7 +104,6 @@ pub enum BuildEvent {
 
 #[derive(Clone, Debug)]
 pub struct PlanOutcome {
-    /// Final status of the build.
     pub status: BuildStatus,
     /// The steps, in the order of the file.
     pub steps: Vec<StepOutcome>,

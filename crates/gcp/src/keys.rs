@@ -112,7 +112,9 @@ impl Keys {
         if last.is_none_or(|last| now.since(last) >= PAUSE) {
             self.fetch(&mut last, now).await.map_err(Keyless::Unavailable)?;
         } else if !good {
-            return Err(Keyless::Unavailable("the last fetch of the keys failed; retrying later".to_owned()));
+            return Err(Keyless::Unavailable(format!(
+                "the last fetch of the keys failed; the next attempt follows within {PAUSE}"
+            )));
         }
         match self.lookup(id, now).await {
             (Some(key), true, _) => Ok(key),

@@ -52,7 +52,7 @@ pub(crate) struct Out {
     pub(crate) origin: Subject,
     /// Bytes of open JSON documents, of all processes.
     pub(crate) documents: usize,
-    /// Number of bytes that the reader of a line took, if it took more than the line; otherwise 0.
+    /// Number of bytes that a line's reader consumed, if it consumed more than the line; otherwise 0.
     pub(crate) taken: usize,
     /// Length of the log, bytes; 0 if it is unknown.
     pub(crate) length: usize,

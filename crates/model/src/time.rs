@@ -128,7 +128,7 @@ impl JsonSchema for Span {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "a length of time such as 90s, 10m or 1h 30m",
+            "description": "a duration such as 90s, 10m or 1h 30m",
             "pattern": r"^\s*(\d+\s*(ms|s|sec|secs|m|min|mins|h|hr|hrs|hour|hours|d|day|days)\s*)+$",
         })
     }

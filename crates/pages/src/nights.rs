@@ -269,7 +269,7 @@ fn changed(lines: &[&RunSummary]) -> Option<FingerprintChange> {
     None
 }
 
-/// The differences between two runs.
+/// Changes of the verdict and the setup, as text; `None` without a change.
 fn difference(before: &RunSummary, after: &RunSummary) -> Option<String> {
     let verdict = (after.verdict != before.verdict)
         .then(|| format!("{} after {}", NightRun::of(after).word, NightRun::of(before).word));

@@ -134,7 +134,10 @@ impl Index {
         let lines =
             runs.iter().filter_map(|run| self.lines.get(run)).map(|line| RunSummary::clone(line)).collect();
         if let Err(error) = segments::keep(store, lines).await {
-            warn!("a segment could not be stored: {}", service::worker::chain(&error));
+            warn!(
+                "a segment could not be stored; the next pass stores it: {}",
+                service::worker::chain(&error)
+            );
             self.unkept = runs;
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     table::halves,
 };
 
-/// Reason code for a baseline whose healthy runs differ too much.
+/// Reason code for a baseline whose healthy runs differ by more than the maximum distance.
 pub const UNSTABLE: &str = "UNSTABLE_BASELINE";
 
 pub fn reasons(
@@ -142,7 +142,9 @@ fn against(
     let mut reasons = Vec::new();
     let missing = baseline.points.len() - baseline.slowdowns(table).count();
     if missing > 0 {
-        let text = format!("{missing} of the baseline's {} points were not measured", baseline.points.len());
+        let were = if missing == 1 { "was" } else { "were" };
+        let text =
+            format!("{missing} of the baseline's {} points {were} not measured", baseline.points.len());
         reasons.push(Reason::new(Verdict::Inconclusive, "NOT_MEASURED", text));
     }
     let slower: Vec<_> =

@@ -38,9 +38,10 @@ pub(crate) fn reasons(table: &Table, reference: &Reference, tolerance: Tolerance
     let unmeasured: Vec<_> = compared.iter().filter(|point| point.missing.is_empty()).collect();
     if let Some(first) = unmeasured.first() {
         let text = format!(
-            "{} of the reference's {} sizes were not measured, the first is {}",
+            "{} of the reference's {} sizes {} not measured; the first is {}",
             unmeasured.len(),
             compared.len(),
+            if unmeasured.len() == 1 { "was" } else { "were" },
             size(first.at.size_bytes)
         );
         reasons.push(Reason::new(Verdict::Inconclusive, "NOT_MEASURED", text));

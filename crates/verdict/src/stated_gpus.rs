@@ -44,7 +44,7 @@ impl StatedGpus {
         (!named.is_empty()).then_some(Self { named, others, installed, total })
     }
 
-    /// GPUs of a node as a log names it; `None` if the settings state no number for it.
+    /// Number of GPUs of a node, by its name in the log; `None` if the settings do not state it.
     pub(crate) fn on(&self, node: &str) -> Option<u32> {
         self.named.get(node).copied().or(self.others)
     }

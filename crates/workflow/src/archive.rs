@@ -9,7 +9,7 @@ use bytes::Bytes;
 use model::SourceObject;
 use sha2::{Digest, Sha256};
 
-/// Maximum size of a source folder: a larger one probably contains build outputs or a home folder.
+/// Maximum size of a source folder, bytes: a larger one probably contains build outputs or a home folder.
 const MAX_SOURCE: u64 = 64 << 20;
 
 /// A source folder as a tar archive: sorted, without times or owners, so that equal folders produce equal archives.

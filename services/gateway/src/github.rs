@@ -153,7 +153,7 @@ pub(crate) fn route(gateway: &Arc<Gateway>) -> Router {
     Router::new().route(PATH, post(hook)).with_state(Arc::clone(gateway))
 }
 
-/// Memory budget for bodies with unchecked signatures.
+/// Memory budget for payloads whose signatures are not verified yet.
 pub(crate) struct Unchecked(Semaphore);
 
 impl Default for Unchecked {

@@ -241,7 +241,7 @@ async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> R
     let ends: Vec<_> = ends.buffer_unordered(arguments.at_once.max(1)).collect().await;
     let kept: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
     println!(
-        "rehearsal: {count} grants removed, one at a time; {} rehearsals failed for that reason, in {:.0} s",
+        "rehearsal: grants removed, one at a time: {count}; rehearsals that failed for that reason: {}; {:.0} s",
         count - kept.len(),
         began.elapsed().as_secs_f64()
     );

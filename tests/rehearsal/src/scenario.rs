@@ -175,7 +175,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     dashboard(rehearsal, &format!("/runs/{failed}"), "by-schedule").await?;
     report(rehearsal, &failed).await?;
     pin_on_a_page(rehearsal, &started).await?;
-    notes.push(format!("{dead} dead letters were forwarded"));
+    notes.push(format!("forwarded dead letters: {dead}"));
     notes.push(format!("{} builds", rehearsal.builds().len()));
     match rehearsal.iam.denials().first() {
         Some(denial) => Err(format!("403: {denial}")),

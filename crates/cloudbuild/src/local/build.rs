@@ -51,7 +51,10 @@ pub(super) async fn run(plan: &Plan, request: &PlanRequest, cancel: Cancellation
     }
     log.note(if outcome.status == BuildStatus::Success { "DONE" } else { outcome.status.as_str() });
     if let Some(error) = log.error() {
-        let why = format!("the log {} could not be written: {error}", request.log.display());
+        let why = format!(
+            "the log {} could not be written: {error}; correct this, then run the build again",
+            request.log.display()
+        );
         outcome.fail(BuildStatus::InternalError, why);
     }
     outcome

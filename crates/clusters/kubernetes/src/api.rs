@@ -186,7 +186,7 @@ impl NamespacedCluster {
         }
     }
 
-    /// Reads a pod.
+    /// Returns a pod; `None` if it is absent.
     ///
     /// # Errors
     /// Returns an error if the API request fails.
@@ -300,7 +300,11 @@ impl NamespacedCluster {
         }
         match metadata.annotations.unwrap_or_default().get(DRAINED) {
             Some(because) if Drained::is_ours(because) => {}
-            Some(because) => return Err(left(format!("{node} is cordoned for another reason: {because}"))),
+            Some(because) => {
+                return Err(left(format!(
+                    "{node} is cordoned for another reason: {because}; once this is resolved, uncordon it with `kubectl uncordon {node}`"
+                )));
+            }
             None => {
                 return Err(left(format!(
                     "{node} is cordoned, without a reason; uncordon it with `kubectl uncordon {node}`"

@@ -14,7 +14,7 @@ fn deliver(ledger: &mut TestLedger, check: CheckIndex, facts: impl IntoIterator<
     }
 }
 
-/// The facts of a check's job that ran to its end.
+/// The facts of a check's completed job.
 fn measured() -> [Fact; 3] {
     [Fact::JobAccepted(handle()), job_done(), logs()]
 }

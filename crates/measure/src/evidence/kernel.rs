@@ -115,7 +115,7 @@ impl<'a> KernelLog<'a> {
             .then(|| format!("only the last {printed} of {found} lines about faults were printed"))
     }
 
-    /// Adds the findings of lines that the earlier log does not have.
+    /// Adds the findings of lines that are absent from the earlier log.
     pub fn compare(&self, earlier: &Self, gpus: &Gpus, changes: &mut Changes) {
         let is_new = self.is_new(earlier);
         // Parse all lines, because earlier lines contain the serial numbers of the GPUs.

@@ -159,7 +159,7 @@ impl ValueFormatter<i64> for Dates {
     }
 }
 
-/// Values with as many decimals as the range requires, and a unit.
+/// Values with a unit; the range determines the number of decimals.
 pub struct AxisFigures {
     range: RangedCoordf64,
     decimals: usize,

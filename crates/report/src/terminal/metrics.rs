@@ -13,7 +13,7 @@ use crate::{
 
 /// Maximum number of findings.
 const FINDINGS: usize = 4;
-/// Maximum width of a metric's name.
+/// Maximum width of a metric's name, in characters.
 const NAME: usize = 40;
 /// Minimum width of the column of the worst subject, in characters.
 const SUBJECT: usize = 12;

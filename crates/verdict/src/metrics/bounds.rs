@@ -78,7 +78,7 @@ fn judge_device<'a>(
             devices.reference(metric).and_then(|reference| match *metric.unit == *reference.unit {
                 true => Ok(reference),
                 false => {
-                    Err(format!("the value of the library is in {}, not in {}", reference.unit, metric.unit))
+                    Err(format!("the library states it in {}, the log in {}", reference.unit, metric.unit))
                 }
             });
         match reference {

@@ -215,7 +215,9 @@ impl<'a> Measured<'a> {
             if !self.has_unit(metric) {
                 let Metric { unit, line, .. } = metric;
                 let text = match &self.criterion.unit {
-                    Some(required) => format!("{name} is in `{unit}` and not in `{required}` (line {line})"),
+                    Some(required) => format!(
+                        "{name} is in `{unit}` (line {line}), expected `{required}`; correct `unit` of the criteria, or the unit in the log"
+                    ),
                     None => format!(
                         "{name} is in the unknown unit `{unit}` (line {line}); name it in `unit` of the criteria if the bounds are in it"
                     ),

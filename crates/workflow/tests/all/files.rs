@@ -119,7 +119,7 @@ colour: red
 ";
     let found = problems(wrong, &["limits.image=never"]);
     let expected = [
-        "--set: limits.image: expected a length of time such as 90s, 10m or 1h 30m, found \"never\"",
+        "--set: limits.image: expected a duration such as 90s, 10m or 1h 30m, found \"never\"",
         "w.yaml:1:1: name: expected short name: a letter, then lower-case letters, digits and `-`, found \"Bad Name\"; write bad-name",
         "w.yaml:3:11: image.build.config: the file nope.yaml does not exist",
         "w.yaml:3:30: image.build.sorce: is not a known field; did you mean `source`?",
@@ -131,7 +131,7 @@ colour: red
          powers of 1024, found \"16X\"",
         "w.yaml:10:5: benchmark.workload.max_bytes: -3 is less than the minimum of 0; write 0 or more",
         "w.yaml:11:5: benchmark.workload.iterations: expected a whole number, found \"lots\"",
-        "w.yaml:12:10: limits.job: expected a length of time such as 90s, 10m or 1h 30m, found \"10 parsecs\"",
+        "w.yaml:12:10: limits.job: expected a duration such as 90s, 10m or 1h 30m, found \"10 parsecs\"",
         "w.yaml:12:27: limits.attempts: 0 is less than the minimum of 1; write 1 or more",
         "w.yaml:13:1: colour: is not a known field; known fields: name, description, values, image, cluster, benchmark, checks, suite, \
          soak, locate, limits, cost, notify, on, parameters",

@@ -120,7 +120,7 @@ fn a_mapping_of_values_leaves_the_other_fields_of_its_section_unchanged() {
     let problem = folder.problems("_PROJECT: mine\nlimits:\n  job: 3\n", &[]);
     assert_eq!(
         problem,
-        "v.yaml:3:3: limits.job: 3 has no unit; expected a length of time such as 90s, 10m or 1h 30m; write 3m for minutes, 3s for seconds or 3h for \
+        "v.yaml:3:3: limits.job: 3 has no unit; expected a duration such as 90s, 10m or 1h 30m; write 3m for minutes, 3s for seconds or 3h for \
          hours"
     );
     let deep = format!("_PROJECT: mine\n{}: 1\n", ["a"; 65].join("."));
@@ -157,7 +157,7 @@ fn invalid_and_missing_values_are_reported_with_their_position() {
         (
             "_PROJECT: a\nlimits.job: 3\n",
             &[],
-            "v.yaml:2:1: limits.job: 3 has no unit; expected a length of time such as 90s, 10m or 1h 30m; write 3m for minutes, 3s for seconds or 3h for \
+            "v.yaml:2:1: limits.job: 3 has no unit; expected a duration such as 90s, 10m or 1h 30m; write 3m for minutes, 3s for seconds or 3h for \
          hours",
         ),
         (

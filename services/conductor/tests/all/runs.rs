@@ -232,7 +232,11 @@ async fn the_hint_of_a_closed_run_remains_until_its_last_loads_are_handled() {
     bed.bus.keeps_in_memory.store(true, Ordering::Relaxed);
     deliver_all(&conductor, [event("cli", cancel), event("provisioner", deleted(bed.clock.now()))]).await;
     let loads = || bed.bus.commands().iter().filter(|command| *command == "results.1.start").count();
-    assert_eq!((loads(), bed.bus.closings().len()), (1, 1), "the end does not wait for the load");
+    assert_eq!(
+        (loads(), bed.bus.closings().len()),
+        (1, 1),
+        "the conductor closes the run before its results are loaded"
+    );
     assert_eq!(bed.hints().await, [run()]);
     assert!(conductor.is_loading(&run()));
     conductor.tick().await.unwrap();

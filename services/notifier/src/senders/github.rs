@@ -109,7 +109,9 @@ impl HttpSender {
                 other => return Ok(Err(other)),
             }
             let Ok(CheckRunList { check_runs }) = serde_json::from_slice(&answer.body) else {
-                return Ok(Err(Reply::transient("unexpected response to the list of check runs")));
+                return Ok(Err(Reply::transient(
+                    "invalid response to the request for the list of check runs",
+                )));
             };
             if check_runs.iter().any(|known| known.external_id.as_deref() == Some(id)) {
                 return Ok(Ok(true));

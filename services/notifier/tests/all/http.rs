@@ -261,7 +261,7 @@ async fn github_requests_match_its_documentation() {
     assert!(check["completed_at"].as_str().unwrap().ends_with(":00Z"), "{check}");
     assert_eq!(receiver.received()[0].path, format!("/repos/acme/images/statuses/{COMMIT}"));
 
-    // Rate limits are also 403, and state their end.
+    // GitHub also reports a rate limit as 403, with its end in a header.
     let reset = (clock.now().as_millis() / 1000 + 90).to_string();
     receiver.responds(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)]);
     let reply = sender.deliver(&status("success")).await;

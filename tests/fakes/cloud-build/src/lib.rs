@@ -37,10 +37,10 @@ pub trait BuildRights: Send + Sync {
     /// Returns an error, with the reason, if the build fails.
     fn begin(&self, build: &Value) -> Result<(), String>;
 
-    /// Writes an object as the build's account, over an existing one.
+    /// Writes an object as the build's account; overwrites an existing object.
     ///
     /// # Errors
-    /// Returns an error, with the reason, if the build fails.
+    /// Returns an error, with the reason, if the object cannot be written; the build then fails.
     fn write(&self, build: &Value, bucket: &str, object: &str, bytes: &[u8]) -> Result<(), String>;
 
     /// Checks the permissions that a build needs to push its images after its steps.

@@ -364,7 +364,7 @@ fn read(
     .into_response()
 }
 
-/// Changes after a version, with bookmarks, until the watch is cut. A version that was dropped is reported as expired.
+/// Changes after a version, with bookmarks, until the watch is disconnected. A compacted version is reported as expired.
 fn watch(
     state: ServerState,
     kind: String,

@@ -86,8 +86,9 @@ fn ranks(settings: &Hosts, found: &mut ProblemList) {
     let bad =
         |option: &&String| option.is_empty() || option.len() > 4096 || option.chars().any(char::is_control);
     let bad = settings.mpi.options.iter().find(bad);
-    let problem =
-        |option: &String| format!("expected words without control characters, found `{}`", shown(option));
+    let problem = |option: &String| {
+        format!("expected words of 1 to 4096 bytes without control characters, found `{}`", shown(option))
+    };
     found.add("mpi.options", bad.map(problem));
     let ranks = settings.hosts.iter().map(|host| settings.ranks(host)).fold(0, u32::saturating_add);
     let bad = settings.rank_port < 1024 || u32::from(settings.rank_port).saturating_add(ranks) > 65_536;

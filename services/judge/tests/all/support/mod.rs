@@ -17,7 +17,7 @@ pub fn four_gpus() -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// The log that the command of a case names. Cases about speed need more than one rank.
+/// The log of a test case. Cases of performance need more than one rank.
 pub fn log_of(case: &str) -> Vec<u8> {
     match case {
         "fail" | "own-past" => four_gpus(),
