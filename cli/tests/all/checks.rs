@@ -493,14 +493,20 @@ fn wrong_data_in_a_round_of_a_soak_fails_and_names_the_size_and_the_node() {
     project.assert_nothing_left();
 }
 
-#[test]
-fn a_cancelled_soak_loads_the_measurements_of_its_rounds() {
+/// A soak of one check, and its process, after two rounds.
+fn soak_in_its_third_round() -> (TestProject, std::process::Child) {
     let project = project_of_commands(&[("a", "true", DECLARED)]);
     let script = json!(soaking(&project, 0)).to_string();
     let workflow = fs::read_to_string(project.path("w.yaml")).unwrap().replace("\"true\"", &script);
     project.write("w.yaml", &format!("soak: {{for: 2m}}\n{workflow}"));
     let mut run = project.start();
     wait_for("the third round", || project.records() >= 16 || run.try_wait().unwrap().is_some());
+    (project, run)
+}
+
+#[test]
+fn a_cancelled_soak_loads_the_measurements_of_its_rounds() {
+    let (project, mut run) = soak_in_its_third_round();
     signal("-INT", run.id());
     assert_eq!(run.wait().unwrap().code(), Some(4));
     let file = rusqlite::Connection::open(project.path("data/warehouse.sqlite")).unwrap();
@@ -517,12 +523,7 @@ fn a_cancelled_soak_loads_the_measurements_of_its_rounds() {
 /// Another process writes into the warehouse, so that no load ends before the kill.
 #[test]
 fn a_resumed_soak_that_was_killed_after_its_end_loads_each_round_once() {
-    let project = project_of_commands(&[("a", "true", DECLARED)]);
-    let script = json!(soaking(&project, 0)).to_string();
-    let workflow = fs::read_to_string(project.path("w.yaml")).unwrap().replace("\"true\"", &script);
-    project.write("w.yaml", &format!("soak: {{for: 2m}}\n{workflow}"));
-    let mut run = project.start();
-    wait_for("the third round", || project.records() >= 16 || run.try_wait().unwrap().is_some());
+    let (project, mut run) = soak_in_its_third_round();
     let mut file = rusqlite::Connection::open(project.path("data/warehouse.sqlite")).unwrap();
     let writing = file.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
     signal("-INT", run.id());

@@ -141,7 +141,7 @@ async fn other_runs_are_listed_despite_damaged_segments_and_ledgers() {
     assert_eq!(damaged.keys().map(RunId::as_str).collect::<Vec<_>>(), ["broken"]);
     assert!(damaged.values().all(|why| why.contains("ledger")), "{damaged:?}");
     assert!(bed.view().detail(&"broken".parse().unwrap()).await.is_err());
-    assert!(bed.view().detail(&"nobody".parse().unwrap()).await.unwrap().is_none());
+    assert!(bed.view().detail(&"absent-run".parse().unwrap()).await.unwrap().is_none());
 }
 
 #[tokio::test]

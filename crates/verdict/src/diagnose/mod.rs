@@ -244,9 +244,9 @@ pub fn suspects(evidence: &RunEvidence<'_>, diagnoses: &[Diagnosis]) -> Vec<Susp
     };
     for diagnosis in diagnoses {
         let (shown, all) = (diagnosis.hosts.len(), hosts.len());
-        let blamed = match diagnosis.cause.blames() {
-            SuspectedNodes::Own(confidence) if shown < all.max(2) => Some(confidence),
-            SuspectedNodes::Apart(confidence) if 2 * shown < all => Some(confidence),
+        let blamed = match diagnosis.cause.suspected_nodes() {
+            SuspectedNodes::WithEvidence(confidence) if shown < all.max(2) => Some(confidence),
+            SuspectedNodes::Minority(confidence) if 2 * shown < all => Some(confidence),
             _ => None,
         };
         if let Some(confidence) = blamed {

@@ -66,11 +66,11 @@ struct Case {
     then: LogRest,
     state: &'static str,
     network: Option<&'static str>,
-    blames: Option<&'static str>,
+    suspected_nodes: Option<&'static str>,
 }
 
 const fn case(cause: Cause, lines: &'static str, then: LogRest) -> Case {
-    Case { cause, lines, then, state: "FAILED", network: None, blames: None }
+    Case { cause, lines, then, state: "FAILED", network: None, suspected_nodes: None }
 }
 
 const fn on(network: &'static str, case: Case) -> Case {
@@ -78,7 +78,7 @@ const fn on(network: &'static str, case: Case) -> Case {
 }
 
 const fn blaming(host: &'static str, case: Case) -> Case {
-    Case { blames: Some(host), ..case }
+    Case { suspected_nodes: Some(host), ..case }
 }
 
 const CASES: &[Case] = &[
@@ -249,7 +249,7 @@ const CASES: &[Case] = &[
 
 #[test]
 fn every_cause_is_found_by_its_phrases() {
-    for Case { cause, lines, then, state, network, blames } in CASES {
+    for Case { cause, lines, then, state, network, suspected_nodes } in CASES {
         let (state, rest) = if *then == Measures { ("COMPLETED", TABLE) } else { (*state, "") };
         let log = format!("{HEADER}{lines}\n{rest}");
         let judgement = judged(&log, *network, state);
@@ -259,7 +259,7 @@ fn every_cause_is_found_by_its_phrases() {
         assert_eq!(log.lines().nth(line.line as usize - 1), Some(line.text.as_str()), "{cause}");
         let suspects: Vec<_> =
             judgement.suspects.iter().filter_map(|suspect| suspect.host.as_deref()).collect();
-        assert_eq!(suspects.first(), blames.as_ref(), "{cause}: {judgement:#?}");
+        assert_eq!(suspects.first(), suspected_nodes.as_ref(), "{cause}: {judgement:#?}");
     }
 }
 

@@ -53,13 +53,13 @@ impl Drop for KubernetesControllers {
 }
 
 impl KubernetesControllers {
-    pub fn start(wants: ControllerSettings, logs: PodLogs) -> Self {
+    pub fn start(settings: ControllerSettings, logs: PodLogs) -> Self {
         let (held, evicted) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let client =
             reqwest::Client::builder().user_agent("world").tls_danger_accept_invalid_certs(true).build();
         let turn = ControllerTurn {
             client: client.unwrap_or_default(),
-            wants,
+            settings,
             logs,
             held: Arc::clone(&held),
             evicted: Arc::clone(&evicted),
@@ -88,7 +88,7 @@ impl KubernetesControllers {
 
 struct ControllerTurn {
     client: reqwest::Client,
-    wants: ControllerSettings,
+    settings: ControllerSettings,
     logs: PodLogs,
     held: Arc<AtomicBool>,
     evicted: Arc<Mutex<BTreeSet<String>>>,
@@ -104,8 +104,8 @@ const CORE: &str = "api/v1";
 impl ControllerTurn {
     async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Value> {
         let method = reqwest::Method::from_bytes(method.as_bytes()).ok()?;
-        let mut request = self.client.request(method.clone(), format!("{}/{path}", self.wants.endpoint));
-        if let Some(token) = &self.wants.token {
+        let mut request = self.client.request(method.clone(), format!("{}/{path}", self.settings.endpoint));
+        if let Some(token) = &self.settings.token {
             request = request.bearer_auth(token);
         }
         if let Some(body) = body {
@@ -141,7 +141,7 @@ impl ControllerTurn {
             self.kueue(jobset, &workloads).await;
             self.jobset(jobset, &jobs).await;
         }
-        if !self.wants.has_controllers {
+        if !self.settings.has_controllers {
             for job in jobs.iter().filter(|job| !job["metadata"]["deletionTimestamp"].is_string()) {
                 self.job(job, &pods).await;
             }
@@ -324,11 +324,11 @@ impl ControllerTurn {
             let index = job::index(pod);
             let node = match pod["spec"]["nodeSelector"]["kubernetes.io/hostname"].as_str() {
                 Some(named) => named.to_owned(),
-                None if self.wants.has_controllers => "node-1".to_owned(), // this cluster has only one node
+                None if self.settings.has_controllers => "node-1".to_owned(), // this cluster has only one node
                 None => format!("node-{}", index.parse().unwrap_or(0) + 1),
             };
             let bind = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
-            match self.wants.has_controllers {
+            match self.settings.has_controllers {
                 true => drop(
                     self.ask(
                         "POST",
@@ -373,7 +373,7 @@ impl ControllerTurn {
                     _ => (text(&variable["name"]), text(&variable["value"])),
                 }
             }))
-            .env("PATH", format!("{}:{path}", self.wants.programs.display()))
+            .env("PATH", format!("{}:{path}", self.settings.programs.display()))
             .env("JOB_COMPLETION_INDEX", job::index(pod))
             .env("BURNIN_HOSTS", vec!["127.0.0.1"; nodes].join(","))
             .env("BURNIN_RUN_FOLDER", folder.path())
@@ -396,7 +396,9 @@ impl ControllerTurn {
             {
                 _ = std::fs::write(folder.path().join(file), text(content));
             }
-            command.env("BURNIN_KEYS", folder.path()).env("BURNIN_SSH_PORT", self.wants.ssh_port.to_string());
+            command
+                .env("BURNIN_KEYS", folder.path())
+                .env("BURNIN_SSH_PORT", self.settings.ssh_port.to_string());
         }
         self.logs.begin(&name, &which);
         let begun = now();

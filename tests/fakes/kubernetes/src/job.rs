@@ -5,8 +5,8 @@ use serde_json::Value;
 /// Label with a pod's index in its job.
 pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Condition and reason of a job with this result; `None` while the job needs pods. As in Kubernetes 1.32 (`job_controller.go`, `syncJob`),
-/// a job with a result gets no further pods, also while its remaining pods are being deleted.
+/// Condition and reason of an ended job; `None` while the job needs pods. As in Kubernetes (`pkg/controller/job/job_controller.go`,
+/// `syncJob`), a job with a result gets no further pods, also while its remaining pods are being deleted.
 pub fn result(spec: &Value, pods: &[&Value]) -> Option<(&'static str, &'static str)> {
     let completions = spec["completions"].as_u64().unwrap_or(1);
     let count = |phase: &str| pods.iter().filter(|pod| in_phase(pod, phase)).count() as u64;
@@ -17,7 +17,10 @@ pub fn result(spec: &Value, pods: &[&Value]) -> Option<(&'static str, &'static s
         false => succeeded == completions,
     };
     // A met success policy is final: pods that are ended afterwards are ignored (`SuccessCriteriaMet`).
-    if complete && (has_success_policy || failed == 0) {
+    if complete && has_success_policy {
+        return Some(("Complete", "SuccessPolicy"));
+    }
+    if complete && failed == 0 {
         return Some(("Complete", "CompletionsReached"));
     }
     match spec["backoffLimitPerIndex"].is_u64() {

@@ -28,6 +28,6 @@ fn with_a_limit_per_index_the_other_indexes_still_run() {
 fn a_met_success_policy_is_final() {
     let spec = json!({"completions": 2, "successPolicy": {}});
     let (first, ended) = (pod(0, "Succeeded"), pod(1, "Failed"));
-    assert_eq!(result(&spec, &[&first]), Some(("Complete", "CompletionsReached")));
-    assert_eq!(result(&spec, &[&first, &ended]), Some(("Complete", "CompletionsReached")));
+    assert_eq!(result(&spec, &[&first]), Some(("Complete", "SuccessPolicy")));
+    assert_eq!(result(&spec, &[&first, &ended]), Some(("Complete", "SuccessPolicy")));
 }
