@@ -99,7 +99,12 @@ impl ClusterFolder {
             let place = folder.join("nodes").join(&node.name);
             fs::create_dir_all(&place)?;
             if !lock_files::create(&place.join("asked"), b"")? {
-                continue; // started before: running, or failed, which must be reported rather than hidden
+                if place.join("leader").exists() || lock_files::is_locked(&place.join("lock"))? {
+                    continue; // started before: running, or failed, which must be reported rather than hidden
+                }
+                // An earlier `create` may have been killed before it started the process. If the process exists, only one of the two
+                // gets the lock, and the other ends. Writing renews the time that the node has for its start.
+                fs::write(place.join("asked"), b"")?;
             }
             let arguments = [OsStr::new("node"), folder.as_os_str(), OsStr::new(&node.name)];
             let mark = [(process::MARK, folder.as_os_str())];
