@@ -54,6 +54,16 @@ fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
 }
 
 #[test]
+fn a_node_that_was_requested_but_never_started_is_started_by_the_next_creation() {
+    let bed = TestMachine::new();
+    bed.request_without_process("c", "node-1");
+    let jobs = bed.cluster("c", 2);
+    jobs.submit("j", &bed.job("echo $BURNIN_RANK >> $WORLD/ranks")).unwrap();
+    assert_eq!(ended(&jobs, "j").state, "COMPLETED");
+    assert_eq!(bed.text("ranks").lines().count(), 2, "each node runs once");
+}
+
+#[test]
 fn a_job_past_its_limit_ends_with_its_grandchildren() {
     let bed = TestMachine::new();
     let jobs = bed.cluster("c", 2);

@@ -69,6 +69,13 @@ pub struct TestMachine {
 }
 
 impl TestMachine {
+    /// Records the request of a node, as by a `create` that was killed before it started the node's process.
+    pub fn request_without_process(&self, cluster: &str, node: &str) {
+        let place = self.folder.path().join("clusters").join(cluster).join("nodes").join(node);
+        fs::create_dir_all(&place).unwrap();
+        fs::write(place.join("asked"), b"").unwrap();
+    }
+
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let builds = BuildFolder::new(folder.path().join("builds"), program());
