@@ -66,7 +66,7 @@ SCRIPT
 )
 here=(env --chdir="$root" PATH="$PATH" RUST_BACKTRACE=0)
 for name in CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN; do [[ -z ${!name:-} ]] || here+=("$name=${!name}"); done
-"$BED_DIR/on" login "${here[@]}" timeout 120 "$programs/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
+"$BED_DIR/on" login "${here[@]}" timeout 400 "$programs/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
 if type -P systemd-analyze >/dev/null; then "$BED_DIR/on" login systemd-analyze verify /etc/systemd/system/burnin-agent-dgx.service; fi
 try the_cluster_is_released
 # Every recorded call of gcloud must be valid for the SDK.
@@ -88,5 +88,5 @@ sed -e "s#/the/bed/#$BED_DIR/#" -e "s#/the/commit#$(cat "$BED_DIR/nccl-tests.com
 cp "$BED_DIR/inventory" "$bed/workflows/dgx-slurm-perf/inventory"
 # The test bed's hosts can access only $BED_DIR.
 mv "$bed/workflows" "$BED_DIR/workflows"
-"$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 400 "$programs/burnin" run "$BED_DIR/workflows/dgx-slurm-perf.yaml" --values "$BED_DIR/workflows/bed.yaml" --data /root/burnin-whole
+"$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 4000 "$programs/burnin" run "$BED_DIR/workflows/dgx-slurm-perf.yaml" --values "$BED_DIR/workflows/bed.yaml" --data /root/burnin-whole
 bash tests/testbed/ansible/stop.sh

@@ -8,7 +8,7 @@ type -P python3 >/dev/null || skip "python3 is missing"
 # Reinstall if the requirements changed.
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
-  { python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
+  { python3 -m venv --clear "$venv" && timeout 600 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
     skip "$requirements cannot be installed"
   cp "$requirements" "$venv/requirements.txt"
 fi
@@ -36,7 +36,7 @@ done
 echo "bqemulator $("$venv/bin/pip" show bqemulator 2>/dev/null | sed -n 's/^Version: //p') on DuckDB $version"
 status=0
 BURNIN_BIGQUERY_ENGINE=$url BURNIN_BIGQUERY_BUCKETS=$bed/buckets \
-  timeout 150 cargo nextest run "${built[@]}" --no-fail-fast --run-ignored only \
+  timeout 600 cargo nextest run "${built[@]}" --no-fail-fast --run-ignored only \
   -E 'package(warehouse)' || status=$?
 [[ $status == 0 ]] || grep -E '"level": "(error|critical)"' "$bed/log" | tail -n 20 || true
 exit "$status"

@@ -15,7 +15,7 @@ export BURNIN=$burnin TESTBED_LOGS=$bed/testbed-logs PYTHONDONTWRITEBYTECODE=1
 parts=()
 for part in tests/chart/test_*.py; do
   part=$(basename "$part" .py)
-  (cd tests/chart && exec timeout 400 "$venv/bin/python" -m unittest "$part") >"$bed/$part" 2>&1 &
+  (cd tests/chart && exec timeout 1200 "$venv/bin/python" -m unittest "$part") >"$bed/$part" 2>&1 &
   parts+=("$part $!")
 done
 failed=0

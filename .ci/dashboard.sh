@@ -11,11 +11,11 @@ fi
 venv=.tools/dashboard requirements=tests/testbed/dashboard/requirements.txt
 wanted=$(sha256sum <"$requirements")
 if [[ $(cat "$venv/installed" 2>/dev/null) != "$wanted" ]]; then
-  { python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$requirements"; } ||
+  { python3 -m venv --clear "$venv" && timeout 600 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$requirements"; } ||
     skip "$requirements cannot be installed"
   echo "$wanted" >"$venv/installed"
 fi
 . .ci/built.sh
 folder=$(mktemp -d)
 trap '[[ -z ${BURNIN_PICTURES:-} ]] || cp "$folder"/*.png "$BURNIN_PICTURES"; rm -rf "$folder"' EXIT
-timeout 900 "$venv/bin/python" tests/testbed/dashboard/drive.py "$programs/burnin" workflows "$folder"
+timeout 1800 "$venv/bin/python" tests/testbed/dashboard/drive.py "$programs/burnin" workflows "$folder"

@@ -5,7 +5,7 @@
 # settings and list the parts missing before and after the job.
 evidence_of_each_node() {
   local data=$1 code=0
-  timeout 200 "${burnin[@]}" run "$2" "${@:3}" --data "$data" --set benchmark.criteria=criteria/correct-data-evidence.yaml \
+  timeout 600 "${burnin[@]}" run "$2" "${@:3}" --data "$data" --set benchmark.criteria=criteria/correct-data-evidence.yaml \
     --output json >"$data.json" || code=$?
   [[ $code == 2 ]] || { cat "$data.json"; echo "evidence is missing: expected exit code 2, found $code"; return 1; }
   python3 - "$data" <<'SCRIPT'

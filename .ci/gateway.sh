@@ -9,7 +9,7 @@ type -P python3 >/dev/null || skip "python3 is missing"
 # Reinstall if the requirements changed.
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
-  { python3 -m venv "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
+  { python3 -m venv "$venv" && timeout 600 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
     skip "$requirements cannot be installed"
   cp "$requirements" "$venv/requirements.txt"
 fi
@@ -55,7 +55,7 @@ echo "Schemathesis $("$venv/bin/python" -m schemathesis.cli --version | grep -o 
 status=0
 here=$PWD
 # Schemathesis creates a folder in its working directory. One worker: with more, Python 3.11 miscounts recursion depth.
-(cd "$bed" && SCHEMATHESIS_RUN=$run timeout 170 "$here/$venv/bin/python" -m schemathesis.cli \
+(cd "$bed" && SCHEMATHESIS_RUN=$run timeout 600 "$here/$venv/bin/python" -m schemathesis.cli \
   --config-file "$here/tests/gateway/schemathesis.toml" run --url "${url%/}" --max-examples "${BURNIN_EXAMPLES:-40}" \
   --generation-deterministic --max-failures 5 --no-color --workers 1 "${url}api/v1/openapi.json") || status=$?
 [[ $status == 0 ]] || tail -n 20 "$bed/log"

@@ -10,7 +10,7 @@ elif ! python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
 # Reinstall if the requirements changed.
 elif ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
-  if python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"; then
+  if python3 -m venv --clear "$venv" && timeout 600 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"; then
     cp "$requirements" "$venv/requirements.txt"
   else
     helm="$requirements cannot be installed"

@@ -33,7 +33,7 @@ sed -i 's/busbw: 0.05/busbw: 0.005/' "$bed/workflows/criteria/this-machine.yaml"
 burnin=("$BED_DIR/here" "$programs/burnin")
 settings=(--set cluster.existing.system.hosts.user=ops --set cluster.existing.system.hosts.identity_file="$BED_DIR/ssh/id"
   --set cluster.existing.system.hosts.work_folder="$work")
-timeout 200 "${burnin[@]}" run "$bed/workflows/hosts.yaml" --data "$bed/data" "${settings[@]}"
+timeout 600 "${burnin[@]}" run "$bed/workflows/hosts.yaml" --data "$bed/data" "${settings[@]}"
 
 echo "a run that locates the host with a slow link"
 . "$BED_DIR/up" # prefix
@@ -44,7 +44,7 @@ for link in "$prefix-h3 eth0" "$prefix-sw ph3"; do
 done
 sed 's/size_bytes: 4M/size_bytes: 1M/' tests/testbed/links/criteria.yaml >"$bed/workflows/criteria/links.yaml"
 code=0
-timeout 400 "${burnin[@]}" run "$bed/workflows/hosts.yaml" --data "$bed/located" "${settings[@]}" --set benchmark.workload.min_bytes=64K \
+timeout 1200 "${burnin[@]}" run "$bed/workflows/hosts.yaml" --data "$bed/located" "${settings[@]}" --set benchmark.workload.min_bytes=64K \
   --set benchmark.workload.max_bytes=1M --set benchmark.workload.step_factor=4 --set benchmark.workload.iterations=3 \
   --set benchmark.workload.warmup_iterations=1 --set benchmark.criteria=criteria/links.yaml --set locate.tolerance=0.95 >"$bed/report" || code=$?
 bad=$(<"$BED_DIR/pid/h3.address")

@@ -30,11 +30,11 @@ for accounts in 0 1; do
   # Resets the nodes after the last test.
   on_controller scontrol update nodename='n[1-4]' state=resume >/dev/null 2>&1 || true
   mkdir "$bed/shared-$accounts"
-  on_controller timeout 120 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" \
+  on_controller timeout 400 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" \
     --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
   # The image has no program for this collective: Slurm's messages must cause neither a failed verdict nor a suspect.
   code=0
-  on_controller timeout 120 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" --output json \
+  on_controller timeout 400 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" --output json \
     --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts" \
     --set benchmark.workload.collective=reduce >"$bed/not-started" || code=$?
   cat "$bed/not-started"
@@ -48,7 +48,7 @@ for accounts in 0 1; do
   if [[ $accounts == 0 ]]; then
     echo "idle nodes: measured while they are idle; exit code 4 while another job uses them"
     idle=(run workflows/idle-slurm.yaml --data "$bed/data-$accounts" --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts")
-    on_controller timeout 120 "$programs/burnin" "${idle[@]}"
+    on_controller timeout 400 "$programs/burnin" "${idle[@]}"
     on_controller "$programs/burnin" nodes --all --data "$bed/data-$accounts" >"$bed/nodes" || true
     if grep -q any- "$bed/nodes" || ! grep -Eq '^ *n[1-4] ' "$bed/nodes"; then
       cat "$bed/nodes"
@@ -58,7 +58,7 @@ for accounts in 0 1; do
     other=$(on_controller sbatch --parsable --nodes=3 --exclusive --output=/dev/null --wrap 'sleep 120')
     until [[ $(on_controller squeue --noheader --jobs="$other" --format=%T) == RUNNING ]]; do sleep 0.2; done
     code=0
-    on_controller timeout 120 "$programs/burnin" "${idle[@]}" >"$bed/idle" || code=$?
+    on_controller timeout 400 "$programs/burnin" "${idle[@]}" >"$bed/idle" || code=$?
     cat "$bed/idle"
     [[ $code == 4 ]] && grep -q NO_IDLE_NODES "$bed/idle" || { echo "three busy nodes: expected NO_IDLE_NODES and exit code 4, found exit code $code"; exit 1; }
     on_controller scancel "$other"
@@ -84,7 +84,7 @@ for command in sbatch squeue scontrol sacct scancel sinfo; do
   printf '#!/bin/sh\nexec "$(cat %q)/on" ctl /usr/bin/%s "$@"\n' "$bed/deployed" "$command" >"$bed/bin/$command"
   chmod 755 "$bed/bin/$command"
 done
-PATH=$bed/bin:$PATH timeout 240 "$programs/burnin" run tests/testbed/deployed/workflow.yaml \
+PATH=$bed/bin:$PATH timeout 600 "$programs/burnin" run tests/testbed/deployed/workflow.yaml \
   --data "$bed/data-deployed" --set cluster.rent.deployed.deploy.substitutions._SLURM="$bed/deployed"
 
 echo "complete runs over shaped links: healthy, one slow node, one rank that corrupts data, one node cut off"

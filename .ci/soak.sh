@@ -17,7 +17,7 @@ soak_across_a_kill() {
   wait "$pid" || true
   if declare -F disturb >/dev/null; then disturb; fi
   # The load of this machine changes during the gates, so the bandwidth may decline. The soak then fails its last round; this gate accepts that.
-  timeout 200 "${burnin[@]}" run --resume --data "$data" --output json >"$data/soak.json" || declined=1
+  timeout 600 "${burnin[@]}" run --resume --data "$data" --output json >"$data/soak.json" || declined=1
   if ((declined)) && ! grep -q '"reasons":\["SOAK_DECLINE","SANE","ABOVE_FLOOR"\]' "$data/soak.json"; then cat "$data/soak.json"; return 1; fi
   rounds=$(sed -n 's/.*"rounds_passed":\([0-9]*\).*/\1/p' "$data/soak.json")
   # The interrupted round was repeated or continued. One round took 24 s on a loaded machine with two processors.

@@ -32,11 +32,11 @@ class Launcher(unittest.TestCase):
         self.assertIn(words, (pods.output / "pod-logs/coordinator.log").read_text())
         for index in range(1, pods.nodes):
             if index in pods.started:
-                self.assertEqual(pods.started[index].wait(timeout=20), 0, pods.output_of(index))
+                self.assertEqual(pods.started[index].wait(timeout=60), 0, pods.output_of(index))
 
     def healthy(self, pods):
         self.assertEqual(pods.run(), 0, pods.output_of())
-        self.assertEqual(pods.started[1].wait(timeout=20), 0, pods.output_of(1))
+        self.assertEqual(pods.started[1].wait(timeout=60), 0, pods.output_of(1))
         written = pods.written()
         self.assertEqual(sorted(written), sorted(FILES))
         self.assertEqual(written[-2:], ["pod-logs/coordinator.log", "complete.json"])
@@ -189,7 +189,7 @@ class Launcher(unittest.TestCase):
         while not pods.calls("all_reduce_perf") and coordinator.poll() is None:
             time.sleep(0.02)
         coordinator.send_signal(signal.SIGTERM)
-        self.assertEqual(coordinator.wait(timeout=20), 143)
+        self.assertEqual(coordinator.wait(timeout=60), 143)
         marker = pods.marker()
         self.assertEqual((marker["exit_status"], marker["stage"]), (143, "all_reduce"))
         self.assertIn("connectivity-test.log", marker["files"])
@@ -212,12 +212,12 @@ class Launcher(unittest.TestCase):
     def test_an_expired_run_does_not_start(self):
         pods = self.pods(expires=int(time.time()) - 5)
         self.assertEqual(pods.run(), 86)
-        self.assertEqual(pods.started[1].wait(timeout=20), 86)
+        self.assertEqual(pods.started[1].wait(timeout=60), 86)
         self.assertEqual(pods.calls(), [])
 
     def test_a_worker_ends_at_the_deadline(self):
         pods = self.pods(deadline_s=1)
-        self.assertEqual(pods.start(1).wait(timeout=20), 87)
+        self.assertEqual(pods.start(1).wait(timeout=60), 87)
 
     def test_pods_are_kept_until_they_are_released_or_terminated(self):
         for release in (lambda pods: (pods.folder / "run/0/release").touch(), lambda pods: pods.started[0].terminate()):
@@ -229,13 +229,13 @@ class Launcher(unittest.TestCase):
             self.assertEqual(pods.marker()["exit_status"], 0)
             self.assertIsNone(pods.started[1].poll())
             release(pods)
-            self.assertEqual(coordinator.wait(timeout=20), 0)
-            self.assertEqual(pods.started[1].wait(timeout=20), 0)
+            self.assertEqual(coordinator.wait(timeout=60), 0)
+            self.assertEqual(pods.started[1].wait(timeout=60), 0)
 
     def test_kept_pods_end_after_the_maximum_time(self):
         pods = self.pods(keep_s=1)
         self.assertEqual(pods.run(all_reduce=7), 7)
-        self.assertEqual(pods.started[1].wait(timeout=20), 0)
+        self.assertEqual(pods.started[1].wait(timeout=60), 0)
 
     def test_without_a_bucket_files_are_printed_to_standard_output(self):
         pods = self.pods(told=True)

@@ -118,7 +118,7 @@ class Pods:
                 process.terminate()
         for process in self.started.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=20)
+                process.wait(timeout=60)
             if process.poll() is None:
                 process.kill()
                 process.wait()

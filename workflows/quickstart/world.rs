@@ -1,4 +1,4 @@
-//! The ranks of this process, and copies of it if no launcher has started several processes.
+//! Starts one process per rank if no launcher did, and runs the ranks of this process.
 
 use std::{
     env, fs,

@@ -106,7 +106,7 @@ fn every_page_is_in_the_books_table_of_contents() {
 }
 
 #[test]
-fn each_event_type_has_a_publisher_or_comes_from_outside() {
+fn each_event_type_has_a_publisher_or_is_external() {
     let without: Vec<_> = event_types().filter(|event_type| publishers(event_type).is_empty()).collect();
     assert_eq!(without, FROM_OUTSIDE);
 }

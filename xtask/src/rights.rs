@@ -110,8 +110,11 @@ fn broken(rights: &Rights) -> Vec<String> {
     for (holder, grants) in holders(rights) {
         let is_outside = holder == "agent" || rights.builds.contains_key(holder);
         for Grant { bucket, right, below, stages } in grants {
-            if !rights.buckets.contains_key(bucket) || !rights.rights.contains_key(right) {
-                broken.push(format!("{holder}: undefined right {right} or bucket {bucket}"));
+            if !rights.buckets.contains_key(bucket) {
+                broken.push(format!("{holder}: `buckets` has no {bucket}; add it, or correct the grant"));
+            }
+            if !rights.rights.contains_key(right) {
+                broken.push(format!("{holder}: `rights` has no {right}; add it, or correct the grant"));
             }
             match (bucket.as_str(), right.as_str()) {
                 (bucket, "administer") if bucket != "build-logs" || !rights.builds.contains_key(holder) => {
@@ -234,7 +237,11 @@ mod tests {
                 on("conductor", move |of| of.objects.push(grant("ledger", "remove", Some("open/")))),
             ),
             ("below open/", on("loader", move |of| of.objects.push(grant("artefacts", "remove", None)))),
-            ("undefined right", on("loader", move |of| of.objects.push(grant("attic", "read", None)))),
+            ("`buckets` has no attic", on("loader", move |of| of.objects.push(grant("attic", "read", None)))),
+            (
+                "`rights` has no guess",
+                on("loader", move |of| of.objects.push(grant("artefacts", "guess", None))),
+            ),
             ("only the provisioner", on("builder", |of| of.acts_as.push("cluster-build".to_owned()))),
             (
                 "provisioned by builds",

@@ -96,7 +96,7 @@ pub enum SchemaKind {
     Workflow,
     /// Suite of checks.
     Suite,
-    /// Criteria.
+    /// Criteria of a verdict: floors, references and tolerances.
     Criteria,
     /// Config of a build.
     Build,

@@ -73,7 +73,7 @@ fn summary(
     text
 }
 
-/// A path as one word of a shell command.
+/// Quotes a path for a shell.
 fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+@".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -375,8 +375,8 @@ fn the_smoke_suite_names_the_gpu_that_another_program_uses() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let (sick, shown, _) = run("node-2");
-    assert_eq!(sick["verdict"], "fail", "{sick}");
+    let (degraded, shown, _) = run("node-2");
+    assert_eq!(degraded["verdict"], "fail", "{degraded}");
     let suspects = shown["suspects"].as_array().unwrap();
     assert_eq!(suspects.len(), 1, "{shown}");
     assert_eq!((&suspects[0]["host"], &suspects[0]["gpu"]), (&"node-2".into(), &0.into()));

@@ -168,7 +168,7 @@ fn digest(run: &RunId, attempt: Attempt, fact: &Fact) -> String {
     hex::encode(&hash.finalize()[..16])
 }
 
-/// The extensions `attempt` and `check`; the default is 1.
+/// Reads the attempt from the extensions `attempt` and `check`, each with the default 1.
 fn attempt(event: &Event) -> Result<Attempt, UnreadableEvent> {
     let check = CheckIndex(number::<u16>(event, "check")? - 1);
     Ok(Attempt { check, number: number(event, "attempt")? })

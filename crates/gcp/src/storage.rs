@@ -32,7 +32,6 @@ use self::{
 
 const GOOGLE: &str = "https://storage.googleapis.com";
 
-/// Timeouts.
 #[derive(Clone, Debug)]
 pub struct StorageTimeouts {
     /// Timeout of one request.
@@ -179,8 +178,8 @@ impl ClientState {
         if error.status == Some(412) {
             return Ok(Creation::Exists);
         }
-        // No document states whether the permission to overwrite is checked before the precondition: for an account without it, a create
-        // of a taken name may return 403.
+        // It is not documented whether the permission to overwrite is checked before the precondition: without it, the creation of an
+        // existing name may return 403.
         if !error.is_transient() && error.status != Some(403) {
             return Err(error);
         }
@@ -191,8 +190,8 @@ impl ClientState {
         }
     }
 
-    /// Whether a name is certainly free, after a request for the name returned 403. No document states whether an absent object is
-    /// 404 or 403 for an account whose right to list is limited to a prefix; such an account may list this prefix.
+    /// Whether a name is certainly free, after a request for the name returned 403. It is not documented whether a request for an
+    /// absent object returns 404 or 403 for an account whose right to list is limited to a prefix; such an account may list this prefix.
     async fn is_absent(&self, name: &str) -> bool {
         let look = async {
             let mut token: Option<String> = None;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{Creation, Digest, ObjectReader, Store, StoreError};
 
-/// Kind of a store request.
+/// Operation of a store, as counted in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestKind {
     /// Creation of an object.

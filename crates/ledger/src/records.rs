@@ -37,7 +37,7 @@ pub enum LedgerError {
     Store {
         /// Run whose ledger cannot be read.
         run: RunId,
-        /// Cause.
+        /// Error of the request.
         source: StoreError,
     },
     /// A record is missing or invalid: it was changed manually.
@@ -47,7 +47,7 @@ pub enum LedgerError {
         run: RunId,
         /// Number of the damaged record.
         seq: u64,
-        /// The problem.
+        /// What is missing or invalid.
         why: String,
     },
 }

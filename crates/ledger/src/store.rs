@@ -1,4 +1,4 @@
-//! The port: operations of a bucket.
+//! The port of object stores: the operations that a bucket must support.
 
 use std::io;
 
@@ -26,7 +26,7 @@ pub enum StoreError {
     /// The name is invalid: a bug in the caller.
     #[error("object name `{name}`: {why}")]
     Name {
-        /// The name, shortened.
+        /// The truncated name.
         name: String,
         /// The rule it violates.
         why: &'static str,
@@ -38,7 +38,7 @@ pub enum StoreError {
         doing: &'static str,
         /// Object name or prefix.
         name: String,
-        /// Cause.
+        /// Error of the file or the connection.
         source: io::Error,
     },
 }

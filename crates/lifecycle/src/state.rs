@@ -481,7 +481,7 @@ impl RunState {
         if self.current_step().is_some() {
             return None;
         }
-        // The verdict is the answer: it is independent of the search for bad nodes, unless the search prevents later checks.
+        // The conclusion depends on the verdict and not on the search for bad nodes, unless the search prevents later checks.
         let relevant = |step: &Step| {
             let stops = || {
                 self.end(*step).is_some_and(|end| stops_jobs(step.stage, end))

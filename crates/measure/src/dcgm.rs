@@ -36,7 +36,7 @@ const NODE_TEST: Known = Known::new(
     Better::Exact,
     Scope::Node,
     "1 if a test without GPU passed, 0 if it failed or warned, no value if it was skipped; label `entity` names a CPU or NVSwitch, label `gpus` \
-     GPUs that failed or warned together (version 3)",
+     lists the GPUs that failed or warned together (version 3)",
 );
 
 pub(crate) const FORMAT: Format = Format {

@@ -77,17 +77,16 @@ impl<'a> Document<'a> {
         if text.len() > LONGEST {
             return Err(format!("the JSON document exceeds {} MiB", LONGEST >> 20));
         }
+        let line_of =
+            |at: usize| line + memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64;
         let mut document = Self::new(text, line, Vec::new());
         let Some(end) = document.all() else {
             let (at, what) = document.error.unwrap_or_default();
-            let before = memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() as u64;
-            return Err(format!("line {}: {what}", line + before));
+            return Err(format!("line {}: {what}", line_of(at)));
         };
-        let rest = &text.as_bytes()[end..];
-        if rest.trim_ascii().is_empty() {
-            Ok(document)
-        } else {
-            Err("text follows the JSON document".to_owned())
+        match text.as_bytes()[end..].iter().position(|byte| !byte.is_ascii_whitespace()) {
+            None => Ok(document),
+            Some(after) => Err(format!("line {}: text follows the JSON document", line_of(end + after))),
         }
     }
 
@@ -475,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_have_lines_and_printed_numbers() {
+    fn values_record_their_line_and_printed_resolution() {
         let text = "{\n \"a\": [1.50, \"x\\\"y\",\n  {\"b\": null}],\n sl: bare\n}\n";
         let document = Document::parse(text, 7).unwrap();
         let root = document.root();

@@ -171,7 +171,7 @@ fn switch(text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
 }
 
 impl Kernel {
-    /// A line of NVIDIA's driver.
+    /// Reads a line of NVIDIA's driver.
     fn driver(&mut self, text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
         if let Some(introduced) = rest.strip_prefix("GPU at PCI:") {
             let Some((bus, uuid)) = introduced.split_once(": ") else { return };

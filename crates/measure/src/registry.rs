@@ -62,7 +62,7 @@ pub fn with_units<'a>(criteria: &'a Criteria, name: Option<&str>) -> Cow<'a, Cri
 pub(crate) fn detect(head: &[u8]) -> Option<&'static Format> {
     let has = |phrase: &&str| memmem::find(head, phrase.as_bytes()).is_some();
     let found = FORMATS.iter().find(|format| format.marks.iter().any(|mark| mark.iter().all(has)))?;
-    // A job of nccl-tests that failed before its table may include the state of the node.
+    // The log of a job of nccl-tests that failed before its table may contain the state of the node.
     let included = matches!(found.name, "nvidia-smi" | "kernel-log" | "openmetrics");
     (!included || !has(&"NCCL INFO ") && !has(&"NCCL WARN ")).then_some(found)
 }

@@ -329,7 +329,7 @@ pub struct ManifestObject {
     pub sha256: String,
     /// CRC32C, 8 hex digits, as Cloud Storage reports it.
     pub crc32c: String,
-    /// Collection of the object; `None` for objects that are not logs and in manifests of format 1.
+    /// How the object was collected; `None` for objects that are not logs and in manifests of format 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collected: Option<Collected>,
 }

@@ -138,7 +138,7 @@ impl LogEnd {
     }
 }
 
-/// The node of each host whose name differs from that of its node, such as a pod.
+/// Node by host name, for hosts with another name than their node, such as pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodesOfHosts(BTreeMap<String, Arc<str>>);
 

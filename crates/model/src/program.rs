@@ -65,7 +65,7 @@ pub struct CommandLine {
 pub const WORLD_FORMATS: [&str; 7] = ["elbencho", "hpcg", "hpl", "ior", "mdtest", "osu", "training"];
 
 impl CommandLine {
-    /// Whether values are totals over all ranks, so that they identify no bad node.
+    /// Whether each value covers all ranks together. Such values cannot locate a bad node.
     pub fn measures_all_ranks(&self) -> bool {
         let of_all = match &self.read {
             OutputFormat::Format(name) => WORLD_FORMATS.contains(&name.as_str()),

@@ -201,11 +201,8 @@ macro_rules! tagged {
     };
 }
 
-tagged!(System, "A kind of cluster and its settings: an object whose one field is the name of the kind.");
-tagged!(
-    ClusterAccess,
-    "Access of the agent to a cluster: an object whose one field is the name of the kind."
-);
+tagged!(System, "A kind of cluster and its settings: an object with one field, named after the kind.");
+tagged!(ClusterAccess, "Access of the agent to a cluster: an object with one field, named after the kind.");
 
 #[cfg(test)]
 mod tests {

@@ -293,9 +293,9 @@ fn important_data_is_kept_at_the_memory_limit() {
         "{error}"
     );
 
-    // A truncated run beyond the maximum of runs makes the log `Truncated`.
+    // A truncated run beyond the maximum number of runs makes the log `Truncated`.
     let tables = format!("{HEADER}{ROW}{AVERAGE}").repeat(4_100) + HEADER + ROW;
-    let reading = bounded("a truncated run beyond the maximum of runs", tables.as_bytes());
+    let reading = bounded("a truncated run beyond the maximum number of runs", tables.as_bytes());
     assert_eq!((reading.tables.len(), reading.ended), (4_096, LogEnd::Truncated));
 }
 

@@ -39,7 +39,7 @@ struct LogPage {
     lines: Vec<(usize, String)>,
     /// First line of the next page.
     next: Option<usize>,
-    /// First line of this page and of the page before it.
+    /// First line of this page and of the previous page.
     from: usize,
     previous: Option<usize>,
     raw: Option<String>,

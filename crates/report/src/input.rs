@@ -11,7 +11,7 @@ use crate::{round_values::RoundValues, text};
 pub struct Places {
     /// Address of the run's ledger.
     pub ledger: String,
-    /// Address of the files that the stages committed.
+    /// Location of the run's committed artefacts.
     pub artefacts: String,
     /// Address of the benchmark's output, once collected.
     pub logs: Option<String>,

@@ -154,7 +154,7 @@ pub struct RunCost {
     pub held: Span,
     /// Part of `held` without a running job of the benchmark.
     pub idle: Span,
-    /// Cost; absent if the workflow states no price.
+    /// Cost; absent if the workflow has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Money>,
     /// Currency of `spent`.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 /// A finite unit of work.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs background work until the process ends.
+/// Starts background work. Work that is running when the process ends is lost.
 pub trait Spawn: Send + Sync + 'static {
     /// Starts `work` concurrently.
     fn spawn(&self, work: Work);

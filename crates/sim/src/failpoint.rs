@@ -55,7 +55,7 @@ pub const ALL: &[Planted] = &[
     bug("needs_are_ignored", "a check runs although an earlier check that it needs did not pass"),
     bug("soak_ends_after_a_round", "a soak ends after its first round"),
     bug("yielded_jobs_are_repeated", "a job that yielded to others is submitted again"),
-    bug("returned_without_a_pass", "re-tested nodes are returned although a check did not pass"),
+    bug("returned_without_a_pass", "re-tested nodes return to service although a check did not pass"),
     bug("a_good_node_is_named", "a search names the partner of the bad node"),
     bug("earlier_drains_are_ignored", "each search of a run drains the run's maximum of nodes"),
     bug("second_cluster_at_once", "a cluster is requested before the previous one is deleted"),

@@ -33,7 +33,7 @@ faults! {
     BusRefuses = "bus refuses", 300;
     /// The bus accepted an event and reports a failure.
     BusLies = "publish took effect, reported as failed", 250;
-    /// A provider's call fails and has no effect.
+    /// A call to a provider fails and has no effect.
     ProviderRefuses = "provider refuses", 400;
     /// A provider's call succeeded and is reported as failed.
     ProviderLies = "provider's call took effect, reported as failed", 250;
@@ -74,7 +74,7 @@ faults! {
     /// A deletion returns 200 and has no effect.
     DeleteSwallowed = "delete acknowledged, not executed", 600;
     /// A node is slow while its cluster exists.
-    SickNode = "node slow", 800;
+    SlowNode = "node slow", 800;
     /// The benchmark itself fails.
     JobFails = "job fails", 300;
     /// The benchmark hangs until its time limit.

@@ -128,7 +128,9 @@ impl fmt::Display for Happening {
             Self::JobEnded { name, how } => write!(f, "job ends: {name}, {how}"),
             Self::Loaded { load, rows } => write!(f, "loaded: {rows} rows as {load}"),
             Self::Replayed => f.write_str("every event is redelivered"),
-            Self::Contradicted { run, stage } => write!(f, "the {stage} stage of {run} is contradicted"),
+            Self::Contradicted { run, stage } => {
+                write!(f, "a false end of the {stage} stage of {run} was published")
+            }
         }
     }
 }

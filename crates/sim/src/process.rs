@@ -68,7 +68,7 @@ pub struct ProcessState {
     pub silent_until: i64,
     /// Like `silent_until`, but the end of all faults does not shorten it.
     pub out_until: i64,
-    /// Factor on the duration of its calls.
+    /// Multiplier of the duration of the process's calls; 0 means 1.
     pub slowness: i64,
     /// Offset of its clock, milliseconds.
     pub skew: i64,

@@ -20,7 +20,6 @@ pub struct RequestedRun {
     pub cancelled_after: Option<i64>,
 }
 
-/// A failure of a process.
 #[derive(Clone, Copy, Debug)]
 pub enum ProcessFault {
     /// The process's calls block for this time, milliseconds.
@@ -104,7 +103,7 @@ impl Scenario {
         }
         // This fault breaks no service, so it is combined with all others.
         if random.once_in(2) {
-            faults.set(Fault::SickNode, 800);
+            faults.set(Fault::SlowNode, 800);
         }
         let heals_after = random.between(600_000, HOUR);
         let runs = if random.once_in(4) { 2 } else { 1 };

@@ -37,7 +37,6 @@ pub struct SimOutcome {
     pub digest: u64,
     /// The trace, if kept.
     pub trace: Vec<String>,
-    /// Occurrences of each fault.
     pub occurrences: Vec<(Fault, u64)>,
     pub calls: u64,
     /// Numbers of the calls with effects, in simulations without random faults.
@@ -86,8 +85,8 @@ impl Simulation {
         {
             let inner = &mut *world.inner();
             inner.crash_at.clone_from(&scenario.crash_at);
-            let sick = (scenario.faults.rate(Fault::SickNode) > 0).then_some(1);
-            inner.clouds.clusters.insert(workload::EXISTING.to_owned(), SimCluster::existing(sick));
+            let slow = (scenario.faults.rate(Fault::SlowNode) > 0).then_some(1);
+            inner.clouds.clusters.insert(workload::EXISTING.to_owned(), SimCluster::existing(slow));
             for (service, skew) in &scenario.skews {
                 inner.conditions.entry(*service).or_default().skew = *skew;
                 inner.faults.occurs(Fault::Skew, &mut inner.random);

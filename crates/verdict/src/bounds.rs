@@ -9,7 +9,7 @@ use crate::{line_rate::Network, scaled::scaled};
 /// Maximum relative difference between a measured size and a stated one: nccl-tests rounds a message so that all ranks
 /// have equal parts.
 const SAME_SIZE: f64 = 1e-3;
-/// Bandwidths are printed with two decimals.
+/// Maximum relative difference of a bus factor that is computed from printed bandwidths, which have two decimals.
 const FACTOR: f64 = 2e-3;
 
 /// Whether a measured size is a stated one, as nccl-tests rounds it.

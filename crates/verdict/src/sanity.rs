@@ -339,7 +339,7 @@ pub fn node_with_wrong_data(evidence: &RunEvidence<'_>, reasons: &[Reason]) -> O
 
 /// Whether a measurement that nccl-tests can check was not checked.
 pub fn unchecked(table: &Table, evidence: &RunEvidence<'_>) -> bool {
-    // Until 2022 the largest error was printed, and compared with its bound.
+    // Until 2022 nccl-tests printed the largest error and compared it with a bound: that also is a check of the data.
     let is_unchecked = |half: &Half| half.wrong.is_none() && half.error.is_none();
     // nccl-tests does not check these two in place (`reportErrors` in alltoall.cu and sendrecv.cu of 2.19.6),
     // because NCCL does not support them.

@@ -74,7 +74,7 @@ pub struct TableColumn {
     pub name: String,
     /// Data type.
     pub kind: ColumnType,
-    /// Whether it is never null.
+    /// Whether the column is `NOT NULL`.
     pub required: bool,
     /// Description for display.
     pub description: String,

@@ -204,9 +204,12 @@ pub fn resolve_document(
     let warnings = if found.is_empty() { reader.judge_feasibility(&workflow) } else { vec![] };
     let (archives, mut problems) = reader.finish();
     if !found.is_empty() {
+        // A list with an invalid element was left out as a whole, and is not empty for that reason.
         let about = |problem: &FileProblem, other: &FileProblem| {
             problem.file == other.file
-                && (problem.field == other.field || problem.field.starts_with(&format!("{}.", other.field)))
+                && (problem.field == other.field
+                    || problem.field.starts_with(&format!("{}.", other.field))
+                    || other.field.starts_with(&format!("{}[", problem.field)))
         };
         problems
             .retain(|problem| !found.iter().any(|other| !other.field.is_empty() && about(problem, other)));

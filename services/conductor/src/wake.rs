@@ -494,7 +494,7 @@ const fn is_existing(cluster: &ClusterSpec) -> bool {
     matches!(cluster, ClusterSpec::Existing { .. })
 }
 
-/// The node of a host: a program may print a name with a domain.
+/// Name of the node for a printed host name, which may include a domain.
 fn named<'a>(names: &BTreeSet<&'a str>, host: &'a str) -> &'a str {
     let short = host.split('.').next().unwrap_or(host);
     if !names.contains(host) && names.contains(short) { short } else { host }

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use tracing::{error, info};
 use workflow::{FileProblem, FileProblems, Offered, Override, Resolved, YamlDocument};
 
-/// Maximum age of files read from a bucket, and of the check of an unchanged file.
+/// Maximum age of files from a bucket. An unchanged local file is checked again after this time.
 const FRESH: Duration = Duration::from_secs(60);
 /// Maximum number of files in a bucket. A larger number of files is an error.
 const MOST_FILES: usize = 2000;
@@ -64,7 +64,7 @@ struct KnownFile {
 /// Result of a file's check.
 #[derive(Clone, Default)]
 struct FoundFile {
-    /// The version in use: the newest valid one, or a readable one that cannot be started.
+    /// The version in use: the last valid one. Without a valid one: the current file, if it can be read; it cannot be started.
     version: Option<FileVersion>,
     /// Errors in the current file.
     problems: Vec<FileProblem>,

@@ -30,7 +30,7 @@ use crate::{
 
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Admits only the user who started this server, under its local names. `/healthz` needs no credential, and webhooks are
+/// Accepts only requests of the user who started this server, and only with a local host name. `/healthz` needs no credential, and webhooks are
 /// authenticated by their signature, because they may arrive through a tunnel.
 pub fn at_home(router: Router, access: Arc<LocalAccess>, gateway: &Arc<Gateway>) -> Router {
     router.layer(from_fn_with_state((access, Arc::clone(gateway)), admit))
@@ -46,7 +46,7 @@ async fn admit(
         return next.run(request).await;
     }
     if !addressed_here(request.headers()) {
-        let why = "this server accepts only requests of its own pages, as 127.0.0.1 or localhost";
+        let why = "expected 127.0.0.1 or localhost in `Host`, the same in `Origin`, and no proxy; open the printed address of this server";
         return ApiProblem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response();
     }
     if path == "/healthz" {

@@ -28,12 +28,12 @@ const PASSES: usize = 5;
 fn main() {
     let mut random = SplitMix64(1);
     let healthy: Vec<_> = (0..NODES).map(|node| log(node, &mut random, None)).collect();
-    let mut sick = healthy.clone();
-    sick[1_234] = log(1_234, &mut random, Some(5));
+    let mut degraded = healthy.clone();
+    degraded[1_234] = log(1_234, &mut random, Some(5));
     let bytes: usize = healthy.iter().map(String::len).sum();
     println!("{NODES} logs, {:.1} MB, {} values", bytes as f64 / 1e6, NODES * GPUS * METRICS);
     for (name, logs, expected) in
-        [("healthy", &healthy, Verdict::Pass), ("one slow GPU", &sick, Verdict::Fail)]
+        [("healthy", &healthy, Verdict::Pass), ("one slow GPU", &degraded, Verdict::Fail)]
     {
         let (mut read, mut judged) = (Duration::MAX, Duration::MAX);
         for _ in 0..PASSES {
@@ -62,7 +62,7 @@ fn main() {
             judged.as_secs_f64()
         );
     }
-    println!("{:14} {}", "python3", python(&sick));
+    println!("{:14} {}", "python3", python(&degraded));
 }
 
 /// The minimum work of a grader in Python. Prints its duration.

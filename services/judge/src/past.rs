@@ -15,7 +15,7 @@ const VALUES: usize = 1 << 23;
 /// about 2 KB, so the largest response needs 256 MiB.
 const VALUES_OF_ANSWER: usize = 1 << 17;
 
-/// Earlier runs that are read for a run.
+/// Limits of the earlier runs that the judge reads for one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     /// Maximum number of oldest runs, and of newest runs.

@@ -182,7 +182,7 @@ impl LogReader {
 /// The measurements and clues of all logs of a job.
 #[derive(Debug)]
 pub struct CombinedLogs {
-    /// The judged measurements.
+    /// Merged measurements of all logs.
     pub reading: Reading,
     pub clues: Clues,
     /// SHA-256 of the last log with measurements, hex.

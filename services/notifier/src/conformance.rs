@@ -16,7 +16,7 @@ pub enum PlannedReply {
     Takes,
     /// Accepts the delivery, but the response is lost.
     TakesInSilence,
-    /// Requests a retry after this many seconds.
+    /// Requests a retry after this delay, seconds.
     Busy(u64),
     /// Refuses the delivery permanently.
     Refuses,

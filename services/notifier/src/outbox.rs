@@ -60,7 +60,6 @@ pub enum DeliveryStatus {
     Over,
 }
 
-/// Start of an attempt.
 #[derive(Debug, Deserialize, Serialize)]
 struct AttemptStart {
     at: Timestamp,
@@ -145,7 +144,7 @@ impl Outbox {
         self.0.create_json(&place.name(), notice).await
     }
 
-    /// A notice; `None` if the notice was not decided.
+    /// A notice; `None` if absent.
     pub async fn get(&self, place: &NoticeKey) -> Result<Option<Notice>, StoreError> {
         let notice: Option<Notice> = self.read(&place.name()).await?;
         Ok(notice.filter(|notice| notice.format <= FORMAT))

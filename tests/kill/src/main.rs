@@ -198,13 +198,13 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     let rest = quiet_since.map_or(Duration::ZERO, |since| since.elapsed());
     wrong.extend(fleet.ended());
     // The gateways check once a second whether their requests were recorded.
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(120);
     let hints = async || store.list("requests/open/").await.map_err(|error| service::worker::chain(&error));
     while !hints().await?.is_empty() && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // A notifier that was killed during a delivery records no result; another notifier retries a minute later.
-    let until = Instant::now() + Duration::from_secs(150);
+    let until = Instant::now() + Duration::from_secs(450);
     let untold = async || store.list("notices/open/").await.map_err(|error| service::worker::chain(&error));
     let decided = async || {
         let marks = store.list("notices/").await.map_err(|error| service::worker::chain(&error))?;
@@ -218,9 +218,9 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     receiver.check(ended.iter().map(|ended| (&ended.run, "recovered")), &mut wrong);
     clock.abort();
     let kills = fleet.kills();
-    // Processes of the runs have 20 s to end; remaining processes are reported.
+    // Processes of the runs have two minutes to end; remaining processes are reported.
     let mut left = checks::left_running(&folder.join("host"));
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(120);
     while !left.is_empty() && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(100)).await;
         left = checks::left_running(&folder.join("host"));

@@ -51,7 +51,7 @@ pub fn name(number: usize) -> String {
 }
 
 /// Maximum duration of rejections by the gateways, which are killed and restarted.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 impl RunRequests {
     /// Compiles the quickstart's benchmark; runs write their counts into `folder`.

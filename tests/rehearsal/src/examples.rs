@@ -33,7 +33,7 @@ use crate::{
 const PAGE: &str = include_str!("../../../docs/TRIGGERS.md");
 /// Existing cluster that the example offers.
 const OFFERED: &str = "c-2";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 const DIGEST: &str = "sha256:2222222222222222222222222222222222222222222222222222222222222222";
 
 /// Text of the first fenced block in this language.

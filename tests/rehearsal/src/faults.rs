@@ -22,7 +22,7 @@ const KILLS: Duration = Duration::from_secs(20);
 /// Mean interval of the kills; each interval is 50 to 150 % of it.
 const INTERVAL: Duration = Duration::from_millis(300);
 /// Maximum time after the last kill until all runs are closed.
-const PATIENCE: Duration = Duration::from_secs(100);
+const PATIENCE: Duration = Duration::from_secs(400);
 /// Interval of the requests, so that each is sent and progresses during kills.
 const PACE: Duration = Duration::from_millis(1500);
 const PAUSE: Duration = Duration::from_millis(100);

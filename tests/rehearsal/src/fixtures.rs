@@ -14,7 +14,7 @@ pub enum FixtureImage {
     None,
     /// A build pushes the image to a registry.
     Pushed,
-    /// A build makes the files from the commit of a push.
+    /// A build produces the image's files from the pushed commit.
     FromCommit,
 }
 

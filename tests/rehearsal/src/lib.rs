@@ -259,7 +259,7 @@ async fn whole(
     let began = Instant::now();
     let settings = RehearsalSettings { strict, ..RehearsalSettings::default() };
     let mut rehearsal = Rehearsal::new(plan.clone(), programs, folder, settings).await?;
-    // Simulates a permission to read the sources that is not effective yet at the first load. No page states whether the request
+    // Simulates a permission to read the sources that is not effective yet at the first load. It is not documented whether the request
     // or its job fails.
     if strict {
         rehearsal.bigquery.fault(On::Job, Fault::Fails("accessDenied"));

@@ -17,7 +17,7 @@ const PUSHES: usize = 40;
 const MESSAGES: usize = 40;
 const SCHEDULES: usize = 20;
 /// Maximum time until all runs are closed.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Delay of the redelivery of a refused push.
 const PAUSE: Duration = Duration::from_millis(500);
 

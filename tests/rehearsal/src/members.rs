@@ -1,4 +1,4 @@
-//! The members of the plan's options, tests/terraform/check.py.
+//! IAM members of the test plan's options; tests/terraform/check.py sets the same values.
 
 /// Member that may use the gateway's API.
 pub const OPERATOR: &str = "group:infra@example.com";

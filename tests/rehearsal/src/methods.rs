@@ -85,7 +85,6 @@ pub enum GoogleApi {
 
 /// A request; its API method determines the required permission.
 pub struct Call<'a> {
-    /// HTTP method.
     pub method: &'a str,
     /// Decoded path, split.
     pub path: Vec<String>,

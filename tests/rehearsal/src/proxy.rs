@@ -32,7 +32,7 @@ struct ProxyState {
     http: reqwest::Client,
 }
 
-/// The address; it closes on drop.
+/// A running proxy; it stops on drop.
 pub struct Proxy {
     /// `http://host:port`.
     pub url: String,

@@ -154,7 +154,7 @@ pub fn page(described: &Described, rows: &Rows) -> String {
     for (name, DescribedBuild { why }) in &described.builds {
         _ = writeln!(text, "- account **{name}**: {why}");
     }
-    text += "\n| account | on | role | used permissions |\n|---|---|---|---|\n";
+    text += "\n| account | resource | role | used permissions |\n|---|---|---|---|\n";
     for ((member, resource, role), used) in rows {
         let used: Vec<_> = used.iter().map(|permission| format!("`{permission}`")).collect();
         _ = writeln!(text, "| {member} | {resource} | {role} | {} |", used.join(", "));

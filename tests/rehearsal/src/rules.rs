@@ -209,7 +209,7 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "substitutions",
-        "each substitution of a build must be used, and each used substitution must be defined, unless the build is `ALLOW_LOOSE`. No page states whether `automapSubstitutions` uses a substitution: the rehearsal does not treat it as used, which is stricter",
+        "each substitution of a build must be used, and each used substitution must be defined, unless the build is `ALLOW_LOOSE`. It is not documented whether `automapSubstitutions` uses a substitution: the rehearsal does not treat it as used, which is stricter",
         "GoogleCloudPlatform/cloud-build-local, validate/validate.go",
         "unused_and_missing_substitutions_are_refused",
     ),
@@ -239,7 +239,7 @@ pub const RULES: [RequestRule; 52] = [
     ),
     rule(
         "build-logs",
-        "a build with an account names a bucket for its logs; it creates the log object. No page states whether it reads the bucket and rewrites the object: both are rehearsed",
+        "a build with an account names a bucket for its logs; it creates the log object. It is not documented whether it reads the bucket and rewrites the object: both are rehearsed",
         "Store and view build logs",
         "rehearsal",
     ),

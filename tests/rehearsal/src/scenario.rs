@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Maximum duration of all runs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Timeout of the runs in the rehearsal of a removed grant.
 const QUICK: Duration = Duration::from_secs(30);
 /// Pause between two checks.

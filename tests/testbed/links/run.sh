@@ -15,7 +15,7 @@ run() { # CASE [SETTING...]: executes one complete run
   for setting in "$@"; do settings+=(--set "$setting"); done
   mkdir -p "$WORK/$name/shared"
   code=0
-  "$BED_DIR/on" ctl timeout 170 "$BURNIN" run "$here/workflow.yaml" --data "$WORK/$name/data" \
+  "$BED_DIR/on" ctl timeout 600 "$BURNIN" run "$here/workflow.yaml" --data "$WORK/$name/data" \
     --set cluster.existing.system.slurm.shared_folder="$WORK/$name/shared" "${settings[@]}" \
     >"$WORK/$name/report" 2>"$WORK/$name/progress" || code=$?
   echo "$code" >"$WORK/$name/code"
@@ -32,7 +32,7 @@ expect() { # CASE CODE TEXT...: checks the exit code, and the texts in the repor
 retest() { # CASE DATA [ARGUMENT...]: re-tests n3 with the ledger of the case DATA
   local name=$1 data=$2 code=0; shift 2
   mkdir -p "$WORK/$name"
-  "$BED_DIR/on" ctl timeout 170 "$BURNIN" retest n3 --data "$WORK/$data/data" "$@" \
+  "$BED_DIR/on" ctl timeout 600 "$BURNIN" retest n3 --data "$WORK/$data/data" "$@" \
     >"$WORK/$name/report" 2>"$WORK/$name/progress" || code=$?
   echo "$code" >"$WORK/$name/code"
 }
@@ -85,7 +85,7 @@ if "$BED_DIR/on" ctl timeout 5 srun --partition=main --immediate=1 --nodelist=n3
   echo "links: expected no job of another user on n3 during the re-test, found one" >&2
   exit 1
 fi
-"$BED_DIR/on" ctl timeout 170 "$BURNIN" run --resume --data "$WORK/slow/data" >"$WORK/slow/report" 2>"$WORK/slow/progress" || true
+"$BED_DIR/on" ctl timeout 600 "$BURNIN" run --resume --data "$WORK/slow/data" >"$WORK/slow/report" 2>"$WORK/slow/progress" || true
 grep -qF "Return it to service: scontrol update 'nodename=n3' state=resume" "$WORK/slow/report" || { cat "$WORK/slow"/{progress,report}; exit 1; }
 only_drained n3
 # With --return the node is in service again.

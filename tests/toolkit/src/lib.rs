@@ -81,7 +81,7 @@ impl Cloud {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// All calls, one per line, as JSON lists of words.
+    /// All calls, one per line, each as a JSON array of its arguments.
     pub fn calls(&self) -> String {
         fs::read_to_string(self.path().join("calls.jsonl")).unwrap_or_default()
     }

@@ -68,7 +68,7 @@ pub struct StarterFile {
     pub workflow: String,
     /// Files that the user should read or edit.
     edited: Vec<String>,
-    /// Next commands; `{folder}` is the placeholder of the folder.
+    /// Commands that the user runs next; `{folder}` stands for the folder's path.
     pub next: Vec<String>,
 }
 

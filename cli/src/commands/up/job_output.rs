@@ -45,7 +45,7 @@ impl RunningOutput {
 #[derive(Default)]
 struct Tail {
     files: BTreeMap<String, TailedFile>,
-    /// The newest lines.
+    /// The last lines, at most [`LINES`].
     lines: VecDeque<String>,
     /// Number of the last line.
     last: u64,

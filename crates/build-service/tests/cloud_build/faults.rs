@@ -62,7 +62,7 @@ async fn no_second_build_is_created_while_the_outcome_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_is_submitted_again_only_after_it_certainly_was_not_created() {
+async fn a_build_is_resubmitted_only_after_its_absence_is_confirmed() {
     let bed = CloudBuildBed::new().await;
     bed.cloud.next_create(Fault::Refused(503)); // no build was created, but no response reports this
     assert!(passes(&bed.start(&spec("SUCCESS")).await));

@@ -30,7 +30,7 @@ fn problems(config: Value, values: &[(&str, &str)]) -> Vec<String> {
     translate(&spec, &context()).unwrap_err().into_iter().map(|problem| problem.path).collect()
 }
 
-/// Every field of a config.
+/// A config that sets every field.
 fn everything() -> Value {
     json!({
         "steps": [

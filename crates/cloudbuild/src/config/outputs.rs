@@ -64,7 +64,7 @@ pub struct SecretManagerSecret {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InlineSecret {
-    /// The key that decrypts them.
+    /// Resource name of the KMS key that decrypts the values.
     pub kms_key_name: String,
     /// Encrypted value by variable.
     pub env_map: BTreeMap<String, String>,

@@ -7,7 +7,7 @@ const SHORTEST_LINE: usize = 4;
 /// Replacement of a masked value.
 const MASK: &[u8] = b"***";
 
-/// Masks known values in a stream of bytes, independent of its chunks.
+/// Masks known values in a stream of bytes, also across its chunks.
 pub(super) struct Masker {
     /// Longest first, so that the longest match is found first.
     patterns: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Size of a job as its settings state it, for crates that do not depend on the kinds of clusters.
+//! Requested size of a job, for crates that do not depend on the kinds of clusters.
 
 /// Placement of a job's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

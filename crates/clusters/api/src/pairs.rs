@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn without_evidence_no_process_collects_it() {
+    fn the_script_collects_evidence_only_if_required() {
         let (text, steps) = steps(&on_one_machine(&["n0", "n1"].map(str::to_owned), 0, false, &end()));
         assert_eq!(steps, ["pair", "pair"]);
         assert!(!text.contains("burnin evidence"), "{text}");

@@ -88,7 +88,7 @@ async fn only_the_named_file_is_collected() {
     let jobs = LogJobs::new(Arc::new(MemoryStore::default()));
     jobs.submit(&job("one", &cluster)).await.unwrap();
     let JobStatus::Ended(end) = jobs.poll(&cluster, "one").await.unwrap() else { panic!("not ended") };
-    assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", None), "no file states an exit status");
+    assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", None), "no file contains an exit status");
     let outputs = jobs.outputs(&cluster, "one").await.unwrap();
     let names: Vec<_> = outputs.files.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(names, ["deep/slurm-1.out"]);

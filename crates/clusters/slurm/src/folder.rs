@@ -80,10 +80,10 @@ impl SlurmFolder {
         })
     }
 
-    /// Creates the folder.
+    /// Creates the job's folder and its folder for output.
     ///
     /// # Errors
-    /// Returns an error if it cannot be created.
+    /// Returns an error if a folder cannot be created.
     pub fn create(&self) -> io::Result<()> {
         fs::create_dir_all(self.path().join("output"))
     }

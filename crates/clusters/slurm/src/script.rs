@@ -149,7 +149,8 @@ export BURNIN_NODE_NAME="${{SLURMD_NODENAME:-}}"
 )
 # Slurm's own limit is in minutes. When this script ends, Slurm ends all steps of the job.
 trap 'echo "burnin: stopped at the limit of {limit} s" >&2; end true {STOPPED} true' USR1
-{{ sleep {limit} && kill -USR1 "$$"; }} &
+# The trap ends the timer's `sleep` too: Slurm might not find a process whose parent has ended.
+{{ trap 'kill "$!"' TERM; sleep {limit} & wait "$!" && kill -USR1 "$$"; }} &
 timer=$!
 {start} >{output} 2>&1 &
 wait "$!"

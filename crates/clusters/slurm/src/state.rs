@@ -42,7 +42,7 @@ pub fn kind(word: &str) -> SlurmStateKind {
     }
 }
 
-/// Kind of a job with several state words: newer versions report a state and its flags as a list.
+/// Kind of a state with several words: newer versions report a state and its flags as a list.
 pub fn kind_of_all<'a>(words: impl IntoIterator<Item = &'a str>) -> SlurmStateKind {
     words.into_iter().map(kind).max().unwrap_or(SlurmStateKind::Going)
 }

@@ -83,12 +83,12 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// Limits of a request.
+    /// Timeouts of a request.
     pub fn new(timeouts: &StorageTimeouts) -> Self {
         Self::within(timeouts.total, timeouts.attempt)
     }
 
-    /// Limits of the chunks of a stream, which take longer.
+    /// Timeouts of the chunks of a stream, which take longer.
     pub fn of_stream(timeouts: &StorageTimeouts) -> Self {
         Self::within(timeouts.stream, timeouts.stream / 2)
     }

@@ -31,7 +31,7 @@ const PUSH: &str = "push@p.iam.gserviceaccount.com";
 const SUBSCRIPTION: &str = "projects/p/subscriptions/builder";
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// A key pair with its public key.
+/// Signs tokens; the public key is published as a JWK.
 struct Signer {
     private: EncodingKey,
     published: Value,

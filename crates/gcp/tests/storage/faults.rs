@@ -1,4 +1,4 @@
-//! Single faults.
+//! Each failure of a request, alone.
 
 use std::{
     io::{Cursor, ErrorKind},

@@ -46,7 +46,7 @@ pub struct EvidenceFilter<R> {
     read_size: usize,
     /// Bytes of the incomplete last line.
     begun: Vec<u8>,
-    /// Whether the beginning of the incomplete last line was passed on already.
+    /// Whether the beginning of the incomplete last line was already written to the output.
     is_inside_line: bool,
     /// Number of removed lines whose replacement, an empty line, was not passed on yet.
     removed: usize,

@@ -6,7 +6,7 @@ pub(crate) fn irrelevant(format: &str) -> &'static [(&'static str, &'static str)
     const VERSION: &str = "a version other than the program's own, which is in the environment of the run";
     const DERIVED: &str = "computed by the program from values that are read";
     const PROGRESS: &str = "an intermediate value; the final result is read";
-    const SETTING: &str = "a setting of the command line, which the workflow states";
+    const SETTING: &str = "an option of the command line, which the workflow contains";
     const IDENTITY: &str = "the identity of a device; its index, serial number and bus id are read once";
     const USE: &str = "the use of a device at one moment, not a fault";
     const CLOCK: &str = "a clock; the clock of the multiprocessors and its maximum are read";

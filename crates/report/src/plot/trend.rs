@@ -33,7 +33,6 @@ pub struct TrendPoint {
     pub run: String,
     /// Time of the request.
     pub at: Timestamp,
-    /// The metric's value.
     pub value: f64,
     /// Result of the run.
     pub tone: PointTone,
@@ -49,7 +48,7 @@ pub enum MarkKind {
     Verdict,
 }
 
-/// A time at which something changed.
+/// Mark of a change: the environment's fingerprint changed, or the verdict reported a change.
 #[derive(Clone, Debug)]
 pub struct TrendMark {
     /// Time of the first run after the change.

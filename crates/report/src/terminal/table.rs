@@ -43,7 +43,7 @@ impl Columns {
         }
     }
 
-    /// Columns that are left out, for the line below the table.
+    /// Note on the omitted columns, below the table; `None` if all are shown.
     fn left_out(self) -> Option<&'static str> {
         match self {
             Self { times: true, .. } => None,

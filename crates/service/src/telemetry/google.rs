@@ -47,7 +47,6 @@ impl GoogleLog {
     }
 }
 
-/// Fields of a span or an event.
 #[derive(Default)]
 struct Fields(Map<String, Value>);
 

@@ -1,4 +1,4 @@
-//! The bus delivers until the event is acknowledged, with its trace.
+//! The bus redelivers an event until it is acknowledged, and propagates its trace.
 
 use std::sync::{
     Arc, Mutex,

@@ -90,8 +90,11 @@ fn budget(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
             }
         };
         if is_due && before.settled.is_none() && !stops {
-            let what =
-                format!("{id}: the budget is spent at record {}, a {}", record.seq, name(&record.entry));
+            let what = format!(
+                "{id}: the run exceeds its budget, and record {} ({}) continues it",
+                record.seq,
+                name(&record.entry)
+            );
             found.push(Violation::new(BUDGET, what));
         }
     }

@@ -26,7 +26,7 @@ const YIELDED: &str = "a run that yielded starts no further job";
 const PAIRS: &str = "pairs run alone, and only during a search";
 const NAMED: &str = "no good node is named";
 const DRAINED: &str = "no run drains more nodes than its maximum";
-const RETURNED: &str = "no node is returned before every check has passed";
+const RETURNED: &str = "no node returns to service before every check has passed";
 const FALSE_STOP: &str = "no job is stopped while it is needed";
 
 pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
@@ -210,9 +210,9 @@ fn named(evidence: &RunFiles, found: &mut Vec<Violation>) {
             }
             let cluster = run.state_at(place).and_then(|state| state.cluster()).map(|cluster| &cluster.name);
             let cluster = cluster.and_then(|name| evidence.clouds.clusters.get(name));
-            let sick = cluster.map_or_else(Vec::new, SimCluster::sick_nodes);
-            for suspect in suspects.nodes.iter().filter(|suspect| !sick.contains(&suspect.node)) {
-                let what = format!("{id}: {} is suspected, but {sick:?} is slow", suspect.node);
+            let slow = cluster.map_or_else(Vec::new, SimCluster::slow_nodes);
+            for suspect in suspects.nodes.iter().filter(|suspect| !slow.contains(&suspect.node)) {
+                let what = format!("{id}: {} is suspected, but {slow:?} is slow", suspect.node);
                 found.push(Violation::new(NAMED, what));
             }
         }

@@ -38,12 +38,12 @@ impl WorldState {
             return;
         }
         let nodes = order.system.nodes();
-        let sick = self.occurs(Fault::SickNode).then(|| self.random.below(u64::from(nodes)));
-        let sick = sick.and_then(|node| u32::try_from(node).ok()).into_iter().collect();
+        let slow = self.occurs(Fault::SlowNode).then(|| self.random.below(u64::from(nodes)));
+        let slow = slow.and_then(|node| u32::try_from(node).ok()).into_iter().collect();
         let (run, attempt, expires_at) = (order.id.run.clone(), order.id.attempt, order.expires_at);
         let state = SimClusterState::Coming;
         let cluster =
-            SimCluster { run: Some(run.clone()), attempt, expires_at, nodes, sick, existing: false, state };
+            SimCluster { run: Some(run.clone()), attempt, expires_at, nodes, slow, existing: false, state };
         self.clouds.clusters.insert(order.name.clone(), cluster);
         let name = order.name.clone();
         self.note(SimService::Outside, Happening::ClusterBegan { name, run, expires_at, late });

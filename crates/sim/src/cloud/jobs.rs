@@ -70,9 +70,10 @@ impl WorldState {
             return;
         }
         let stopped = self.clouds.stopped_jobs.contains(&name);
-        let sick = self.clouds.clusters.get(&job.cluster.name).map_or_else(Vec::new, SimCluster::sick_nodes);
+        let slow_nodes =
+            self.clouds.clusters.get(&job.cluster.name).map_or_else(Vec::new, SimCluster::slow_nodes);
         let nodes: Vec<String> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
-        let slow = sick.iter().any(|sick| nodes.contains(sick));
+        let slow = slow_nodes.iter().any(|node| nodes.contains(node));
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.random.between(10_000, 120_000).min(limit);
         let (mut ended, mut ends) = (SimJobStage::Ended(end("COMPLETED", 0)), Ends::Whole);
@@ -109,7 +110,7 @@ impl WorldState {
         if stopped {
             return;
         }
-        // An idle cluster starts a job without a delay.
+        // Delay of the job's start: at most 1 s as on an idle cluster, or at most 20 s as in a queue.
         let longest = [1_000, 20_000][self.random.index(2)];
         let (world, waits) = (Arc::clone(world), self.random.between(0, longest));
         self.spawn(SimService::Outside, async move {
@@ -224,7 +225,7 @@ impl Scheduler for SimScheduler {
             inner.clouds.drained.insert(key, reason.to_owned());
             // Make another node slow, for the next search of the run to find.
             if let Some(known) = inner.clouds.clusters.get_mut(&cluster.name) {
-                known.sicken_another_node();
+                known.add_slow_node();
             }
             Ok(())
         };

@@ -90,7 +90,7 @@ pub struct SimCluster {
     pub expires_at: Timestamp,
     pub nodes: u32,
     /// Numbers of the cluster's slow nodes.
-    pub sick: BTreeSet<u32>,
+    pub slow: BTreeSet<u32>,
     /// An existing cluster, which is not deleted.
     pub existing: bool,
     pub state: SimClusterState,
@@ -98,23 +98,23 @@ pub struct SimCluster {
 
 impl SimCluster {
     /// An external cluster that always exists, possibly with a slow node.
-    pub fn existing(sick: Option<u32>) -> Self {
-        let sick = sick.into_iter().collect();
+    pub fn existing(slow: Option<u32>) -> Self {
+        let slow = slow.into_iter().collect();
         let expires_at = Timestamp::from_millis(i64::MAX);
         let (run, attempt) = (None, Attempt::FIRST);
-        Self { run, attempt, expires_at, nodes: 3, sick, existing: true, state: SimClusterState::Ready }
+        Self { run, attempt, expires_at, nodes: 3, slow, existing: true, state: SimClusterState::Ready }
     }
 
     /// Names of the slow nodes.
-    pub fn sick_nodes(&self) -> Vec<String> {
-        self.sick.iter().map(|node| format!("node-{node}")).collect()
+    pub fn slow_nodes(&self) -> Vec<String> {
+        self.slow.iter().map(|node| format!("node-{node}")).collect()
     }
 
     /// Makes a second node slow. At least three good nodes remain, so that pairs show which nodes are slow.
-    pub(super) fn sicken_another_node(&mut self) {
-        let enough = !self.existing && self.nodes >= 5 && self.sick.len() == 1;
-        let next = self.sick.first().map(|node| (node + 1) % self.nodes);
-        self.sick.extend(next.filter(|_| enough));
+    pub(super) fn add_slow_node(&mut self) {
+        let enough = !self.existing && self.nodes >= 5 && self.slow.len() == 1;
+        let next = self.slow.first().map(|node| (node + 1) % self.nodes);
+        self.slow.extend(next.filter(|_| enough));
     }
 
     pub(super) fn facts(&self, name: &str) -> model::Cluster {

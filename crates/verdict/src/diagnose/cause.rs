@@ -59,7 +59,7 @@ causes! {
     GpuFault = "gpu_fault", WithEvidence(0.95),
         "The driver reports a fault of a GPU: drain the node and look up the Xid.";
     DataCorruption = "data_corruption", NoNode,
-        "Received data is wrong: take the nodes out of service and locate the bad one by pair tests.";
+        "Received data is wrong: drain the nodes and locate the bad one with pair tests.";
     GuestConfigRejected = "guest_config_rejected", NoNode,
         "The guest config checker rejected an NCCL setting: source the image's nccl-env-profile.sh last and do not override its settings.";
     RxdmGpuCount = "rxdm_gpu_count", WithEvidence(0.95),

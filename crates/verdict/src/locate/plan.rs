@@ -34,14 +34,14 @@ pub struct PairOutcome {
     pub degraded: bool,
 }
 
-/// Options of a search.
+/// Limits and required confidence of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanOptions {
     /// Whether a member of a pair is a node, a GPU or a rank.
     pub members: Members,
     /// Fraction of outcomes that may be wrong.
     pub noise: f64,
-    /// Maximum remaining doubt at the end of the search: for each bad member, and for the other members together.
+    /// Maximum error probability at the end of the search: for each bad member, and for the other members together.
     pub doubt: f64,
     /// Expected number of bad members. A wrong value costs additional tests.
     pub expected: f64,

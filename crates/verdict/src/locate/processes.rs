@@ -14,7 +14,7 @@ const FALSE_ALARM: f64 = 1e-3;
 const WRONG_NAME: f64 = 5e-3;
 /// The same maximum if a reference shows that the run is not slow: only overwhelming evidence counts.
 const AGAINST_REFERENCE: f64 = 1e-6;
-/// A rank that is apart for less than this fraction of the run is ignored.
+/// A rank that is an outlier for less than this fraction of the run is ignored.
 const EFFECT: f64 = 0.003;
 /// Minimum number of iterations to report a healthy run.
 const ITERATIONS: usize = 20;
@@ -90,7 +90,7 @@ fn of_two(slowness: Slowness, seen: &Standouts) -> Located {
 }
 
 fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Vec<Suspect> {
-    // Single slow iterations disappear in the mean that is compared with the reference, so ranks that are apart are counted even if the
+    // Single slow iterations disappear in the mean that is compared with the reference, so outlier ranks are counted even if the
     // mean equals that of the reference. The longest of several fast ranks is not a problem.
     let (allowed_apart, allowed_longest) = match slowness {
         Slowness::Unknown => (FALSE_ALARM, FALSE_ALARM),

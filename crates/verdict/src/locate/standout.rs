@@ -29,7 +29,7 @@ const TO_SIGMA: f64 = 1.4826;
 pub(super) struct Standouts {
     /// Number of episodes in which the process was an outlier; consecutive iterations count as one episode.
     pub apart: Vec<usize>,
-    /// For each process the number of halves with such an episode.
+    /// Number of halves in which the process was an outlier, by process.
     pub apart_halves: Vec<usize>,
     /// For each process the number of halves in which its times were the longest.
     pub longest: Vec<usize>,

@@ -41,7 +41,7 @@ fn of_table(table: &Table) -> Option<Matrices<'_>> {
     let placements = measured.flat_map(|times| [&times.out_of_place_us, &times.in_place_us]);
     let placements: Vec<_> = placements.filter(|placement| !placement.is_empty()).collect();
     let processes = placements.iter().map(|placement| placement.len()).max()?;
-    // A half without one process would shift the ranks and make the wrong rank a suspect.
+    // A placement that lacks a process would shift the ranks and make the wrong rank a suspect.
     let whole = placements.into_iter().filter(|placement| placement.len() == processes);
     let halves: Vec<_> =
         whole.map(|placement| matrix(placement)).filter(|half| half.iterations.len() >= 3).collect();

@@ -40,7 +40,7 @@ impl<'a> ByName<'a> {
 /// Metrics selected for one criterion, before the values are checked.
 pub(super) struct Measured<'a> {
     pub(super) criterion: &'a MetricCriterion,
-    /// Name and labels of the criterion, for reasons.
+    /// Name and labels of the criterion, as in the verdict's reasons.
     pub(super) name: String,
     metrics: Vec<&'a Metric>,
 }
@@ -266,7 +266,7 @@ fn absent_devices(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> V
     nodes.iter().filter(|(node, devices)| lacks(node, devices.len())).flat_map(absent).collect()
 }
 
-/// Nodes without a value that other metrics of the log name.
+/// Nodes without a value of these metrics that have values of other metrics in the log.
 fn absent_nodes(metrics: &[&Metric], reading: &Reading) -> Vec<Subject> {
     let seen: BTreeSet<_> = metrics.iter().filter_map(|metric| metric.subject.node.as_deref()).collect();
     let all: BTreeSet<_> =

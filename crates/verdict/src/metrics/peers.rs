@@ -52,8 +52,9 @@ pub(super) fn judge<'a>(group: &[MeasuredValue<'a>], name: &str, peers: Peers, f
 /// Maximum distance of a second level from the first one, relative. A published healthy fleet alternates between two levels of
 /// memory bandwidth, 2.2 % apart; a defect that many devices share is usually further away.
 pub(super) const LEVEL_DISTANCE: f64 = 0.025;
-/// Minimum share of the subjects at the second level, and their minimum number.
+/// Minimum share of the subjects at the second level.
 pub(super) const LEVEL_SHARE: f64 = 0.15;
+/// Minimum number of subjects at the second level.
 pub(super) const LEVEL_SUBJECTS: usize = 4;
 /// Minimum distance of two levels, in robust standard deviations of each.
 pub(super) const LEVEL_GAP: f64 = 4.0;

@@ -210,7 +210,7 @@ fn most_steps_of_one_percent_are_found_within_five_runs_and_a_flat_history_raise
     found("40 histories of 90 healthy runs", "no alarm");
     found(
         "a step of 1 % that lasts, 100 histories",
-        &format!("after {} runs in the median, {} in 95 %", delays[50], delays[95]),
+        &format!("after {} runs (median), {} runs (95th percentile)", delays[50], delays[95]),
     );
     assert!(delays[0] > 0 && delays[50] <= 3 && delays[95] <= 5, "{delays:?}");
 }
@@ -225,7 +225,7 @@ fn most_slow_drifts_are_found_within_five_runs_after_they_reach_one_percent() {
     let when = |runs: i64| format!("{} runs {}", runs.abs(), if runs < 0 { "before" } else { "after" });
     found(
         "0.1 % more with every run, 60 histories",
-        &format!("{} it has reached 1 % in the median, {} in 95 %", when(late[30]), when(late[57])),
+        &format!("{} it has reached 1 % (median), {} (95th percentile)", when(late[30]), when(late[57])),
     );
     assert!(late[57] <= 5, "{late:?}");
 }

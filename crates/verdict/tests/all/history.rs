@@ -121,8 +121,8 @@ fn steps_are_found_as_fast_as_the_number_of_values_per_night_permits() {
         delays.sort_unstable();
         let (median, late) = (delays[100], delays[190]);
         let result = match median {
-            60 => "not within 60 nights in the median".to_owned(),
-            _ => format!("after {median} nights in the median, {late} in 95 %"),
+            60 => "not within 60 nights (median)".to_owned(),
+            _ => format!("after {median} nights (median), {late} nights (95th percentile)"),
         };
         found(
             &format!(

@@ -213,7 +213,7 @@ fn evidence_on_the_bad_node_saves_a_third_of_the_pairs_and_on_a_good_node_costs_
         // Evidence against most members is no evidence about a single one.
         assert_eq!(pairs(&(0..nodes).collect::<Vec<_>>()), pairs(&[]));
     }
-    // A second bad node that has no evidence is found as well.
+    // A second bad node without evidence is located as well.
     let slow = |_, a, b| Some(if [a, b].iter().any(|it| [5, 12].contains(it)) { 40.0 } else { 90.0 });
     assert_eq!(named(&sweep_with_prior(24, &[5], slow).0), [5, 12]);
 }

@@ -50,7 +50,7 @@ fn a_log_cut_anywhere_never_passes() {
 
 #[test]
 fn bounds_apply_to_every_subject() {
-    let sick = eight([100.0, 100.4, 99.8, 46.0, 99.9, 100.2, 100.0, 99.7]);
+    let degraded = eight([100.0, 100.4, 99.8, 46.0, 99.9, 100.2, 100.0, 99.7]);
     let reference = MetricReference { value: 100.0, within: 0.05, source: "a datasheet".to_owned() };
     let cases = [
         ("BELOW_FLOOR", MetricCriterion { floor: Some(95.0), ..criterion() }),
@@ -60,7 +60,7 @@ fn bounds_apply_to_every_subject() {
     for (code, criterion) in cases {
         let passes = by(&healthy(), criterion.clone());
         assert_eq!((passes.verdict, codes(&passes)), (Verdict::Pass, vec!["METRICS_GOOD"]));
-        let fails = by(&sick, criterion);
+        let fails = by(&degraded, criterion);
         assert_eq!((fails.verdict, codes(&fails)), (Verdict::Fail, vec![code]));
         assert_eq!((fails.suspects.len(), fails.suspects[0].gpu), (1, Some(3)));
         assert_eq!(
@@ -82,7 +82,7 @@ fn rules_that_need_a_direction_never_pass_a_metric_without_one() {
         reading.metrics.iter_mut().for_each(|metric| metric.better = Better::None);
         reading
     };
-    let (good, sick) =
+    let (good, degraded) =
         (undirected(healthy()), undirected(eight([100.0, 100.4, 99.8, 46.0, 99.9, 100.2, 100.0, 99.7])));
     let reference = MetricReference { value: 100.0, within: 0.05, source: "a datasheet".to_owned() };
     let rules = [
@@ -91,7 +91,7 @@ fn rules_that_need_a_direction_never_pass_a_metric_without_one() {
         MetricCriterion { past: Some(PastTolerance::default()), floor: Some(1.0), ..criterion() },
     ];
     for rule in &rules {
-        for reading in [&good, &sick] {
+        for reading in [&good, &degraded] {
             let judgement = by(reading, rule.clone());
             assert_eq!((judgement.verdict, codes(&judgement)), (Verdict::Inconclusive, vec!["NO_DIRECTION"]));
         }
@@ -99,11 +99,11 @@ fn rules_that_need_a_direction_never_pass_a_metric_without_one() {
     for rule in &rules[..2] {
         let stated = MetricCriterion { better: Some(Better::Higher), ..rule.clone() };
         assert_eq!(by(&good, stated.clone()).verdict, Verdict::Pass);
-        let fails = by(&sick, stated);
+        let fails = by(&degraded, stated);
         assert_eq!((fails.verdict, fails.suspects[0].gpu), (Verdict::Fail, Some(3)));
     }
     // A floor needs no direction.
-    assert_eq!(by(&sick, MetricCriterion { floor: Some(95.0), ..criterion() }).verdict, Verdict::Fail);
+    assert_eq!(by(&degraded, MetricCriterion { floor: Some(95.0), ..criterion() }).verdict, Verdict::Fail);
 }
 
 /// A criterion without a bound does not replace the program's own result.
@@ -120,8 +120,8 @@ fn a_failed_result_stated_by_a_program_fails_despite_a_criterion_without_a_bound
 #[test]
 fn a_slow_node_is_found_although_it_widens_the_spread() {
     // A mean and a standard deviation would accept GPU 3: it widens both.
-    let sick = eight([100.0, 100.1, 100.0, 90.0, 100.0, 100.1, 100.0, 100.0]);
-    let judgement = by(&sick, MetricCriterion { peers: Some(Peers::default()), ..criterion() });
+    let degraded = eight([100.0, 100.1, 100.0, 90.0, 100.0, 100.1, 100.0, 100.0]);
+    let judgement = by(&degraded, MetricCriterion { peers: Some(Peers::default()), ..criterion() });
     assert_eq!((judgement.verdict, judgement.suspects[0].gpu), (Verdict::Fail, Some(3)));
     // Equal printed values have no spread; the printed step is then the smallest difference.
     let stepped = eight([100.0, 100.0, 100.0, 99.9, 100.0, 100.0, 100.0, 100.0]);

@@ -80,7 +80,7 @@ impl Batches {
             };
             let number = last.as_ref().map_or(0, |last| last.number);
             if waited_after == Some(number) {
-                // The next iteration reads whether this batch or a concurrent one was stored.
+                // The next iteration determines whether this batch or a concurrent one was stored.
                 self.create_after(last.as_ref(), note).await?;
             } else {
                 // A new last batch restarts the wait, because another process may include this load during the wait.

@@ -42,7 +42,10 @@ pub enum LoadEnd {
 }
 
 impl LoadEnd {
-    /// Converts to a result with the number of rows.
+    /// The number of rows, if they were loaded.
+    ///
+    /// # Errors
+    /// Returns a permanent error with the reason if the rows were rejected.
     pub fn of(self, rows: u64) -> Result<u64, Error> {
         match self {
             Self::Loaded => Ok(rows),

@@ -1,4 +1,4 @@
-//! Single faults.
+//! Each failure of a request or load job, alone.
 
 use std::time::Duration;
 

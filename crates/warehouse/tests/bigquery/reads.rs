@@ -1,4 +1,4 @@
-//! Reads.
+//! Rows, history and past values, read back from BigQuery.
 
 use bigquery_standin::{Fault, On};
 use model::{Timestamp, Verdict};

@@ -395,6 +395,26 @@ fn invalid_fields_of_a_kubernetes_cluster_are_reported_by_name() {
 }
 
 #[test]
+fn a_list_with_an_invalid_element_is_not_reported_as_empty() {
+    let existing = |hosts: &str| {
+        format!("cluster: {{existing: {{system: {{hosts: {{hosts: {hosts}}}}}, name: lab}}}}\n")
+    };
+    let found = |hosts: &str| {
+        problems(&GOOD.replace("cluster:\n  rent:\n    processes: {nodes: 2}\n", &existing(hosts)), &[])
+    };
+    assert_eq!(
+        found("[n1]"),
+        [
+            "w.yaml:2:47: cluster.existing.system.hosts.hosts[0]: expected fields (`name: value`), found \"n1\""
+        ]
+    );
+    assert_eq!(
+        found("[]"),
+        ["w.yaml:2:39: cluster.existing.system.hosts.hosts: is empty; name at least one host"]
+    );
+}
+
+#[test]
 fn notification_targets_are_checked_with_positions() {
     let push = "on: {push: [{repository: acme/images}]}\n";
     let messages = |text: &str| problems(&format!("{GOOD}{push}{text}"), &[]);

@@ -49,7 +49,7 @@ pub(super) fn outcome(end: &JobEnd, search: &NodeSearch, readings: &[Reading]) -
         state => {
             let error = readings.iter().find_map(|reading| reading.first_error.as_deref());
             let why = error.map_or_else(|| state.to_owned(), |error| format!("{state}: {error}"));
-            // A program that fails because of a setting, such as a missing persistence mode, is no evidence either.
+            // A failure because of a setting, such as a missing persistence mode, is not evidence against the nodes either.
             let mut findings = readings.iter().flat_map(|reading| &reading.findings).peekable();
             let is_found = findings.peek().is_some();
             let are_settings = is_found && findings.all(|it| it.severity == Severity::Configuration);

@@ -376,7 +376,7 @@ fn with_fault() -> Vec<(&'static str, Job)> {
         ("soperator: no output with exit code 0", completed("")),
         ("IBM/autopilot#68: failed tests in a healthy node", completed(sample("dcgm-diag/3.3-own.json"))),
         ("wilicc/gpu-burn: FAULTY with exit code 0", completed(sample("gpu-burn/faulty.txt"))),
-        ("ROCm/cvs: data that was not checked", completed(file("tests/data/nccl/h200/pair-healthy-0,1.log"))),
+        ("ROCm/cvs: unchecked data", completed(file("tests/data/nccl/h200/pair-healthy-0,1.log"))),
         (
             "ROCm/cvs: the number of wrong elements is not a number",
             completed(all_reduce().replace("330.61  330.61       0", "330.61  330.61     nan")),
@@ -419,7 +419,7 @@ fn exit_code_226_of_dcgm_4_is_judged_by_the_document() {
     let setting = four(&[result(2, "Fail", warning(29, 8, 5, "Persistence mode for GPU 2 is disabled."))]);
     let open = verdict(setting, 226);
     assert_eq!((open.verdict, open.suspects.len()), (Verdict::Inconclusive, 0), "{:?}", open.reasons);
-    // Without a finding the status contradicts the document.
+    // Exit status 226 reports a fault, which this document does not contain.
     let clean = verdict(four(&[]), 226);
     assert_eq!(clean.verdict, Verdict::Inconclusive, "{:?}", clean.reasons);
     assert!(clean.reasons[0].text.contains("226"), "the reason states the code: {:?}", clean.reasons);

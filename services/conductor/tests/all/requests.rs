@@ -104,7 +104,7 @@ async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
 }
 
 #[tokio::test]
-async fn a_tick_that_appends_after_another_process_loses_the_race_and_reads_the_other_record() {
+async fn a_tick_whose_append_conflicts_reads_the_record_of_the_other_process() {
     let bed = Conductors::new();
     let mut ours = Process::new(&bed, Span::from_secs(1 << 30));
     ours.receive(&requested()).await;

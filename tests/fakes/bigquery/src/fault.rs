@@ -1,4 +1,4 @@
-//! Faults.
+//! Failures of requests and load jobs, one or at random.
 
 use std::time::Duration;
 
@@ -37,7 +37,6 @@ pub enum Fault {
     Slow,
 }
 
-/// Random faults.
 pub struct RandomFaults {
     /// State of the generator: equal seeds produce equal faults.
     pub dice: fastrand::Rng,

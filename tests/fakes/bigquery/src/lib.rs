@@ -144,7 +144,6 @@ impl BigQuery {
         self.state.lock().random_faults = Some(random_faults);
     }
 
-    /// Removes all faults.
     pub fn clear_faults(&self) {
         let mut inner = self.state.lock();
         (inner.random_faults, inner.dislikes, inner.quota) = (None, None, None);
@@ -186,7 +185,7 @@ impl BigQuery {
         query::count(&self.state.lock().rows, table, columns).map_err(|error| error.to_string())
     }
 
-    /// Number of requests by kind.
+    /// Number of requests of this kind.
     pub fn asked(&self, on: On) -> u32 {
         self.state.lock().requests.get(&on).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! The implemented rules, over plain HTTP.
+//! Tests the stand-in's rules over plain HTTP.
 
 use std::time::Duration;
 

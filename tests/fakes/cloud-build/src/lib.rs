@@ -34,7 +34,7 @@ pub trait BuildRights: Send + Sync {
     /// Checks the permissions that a build needs before its first step: for its log and its source.
     ///
     /// # Errors
-    /// Returns an error, with the reason, if the build fails.
+    /// Returns an error with the reason if a permission is missing; the build then fails.
     fn begin(&self, build: &Value) -> Result<(), String>;
 
     /// Writes an object as the build's account; overwrites an existing object.
@@ -137,7 +137,6 @@ impl CloudBuild {
         self.state.lock().processors = Some(processors);
     }
 
-    /// Removes all faults.
     pub fn clear_faults(&self) {
         let mut state = self.state.lock();
         state.faults.clear();

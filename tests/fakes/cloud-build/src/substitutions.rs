@@ -13,7 +13,7 @@ static PARAMETER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\$(?:\$|\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))").expect("a valid pattern")
 });
 
-/// Reason to reject the substitutions of a build. No page states whether `automapSubstitutions` uses a substitution: the stand-in does not
+/// Reason to reject the substitutions of a build. It is not documented whether `automapSubstitutions` uses a substitution: the stand-in does not
 /// treat it as used, which is stricter.
 pub(crate) fn refused(build: &Value) -> Option<String> {
     // The option is given by its name or by the API's number.

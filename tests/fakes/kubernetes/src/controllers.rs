@@ -23,7 +23,6 @@ use tokio::{
 
 use crate::{PodLogs, job, store::now};
 
-/// Settings of the simulated controllers.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerSettings {
     /// The API's address.

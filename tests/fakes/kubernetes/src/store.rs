@@ -21,7 +21,7 @@ pub struct StoreChange {
     pub kind: &'static str,
     /// Kind, namespace and name of the object.
     pub key: Key,
-    /// The current or last state.
+    /// The object after the change, or before its deletion.
     pub object: Value,
 }
 
@@ -34,7 +34,7 @@ pub struct Objects {
     version: u64,
     all: BTreeMap<Key, Value>,
     changes: Vec<StoreChange>,
-    /// Changes up to this number are dropped.
+    /// Changes up to this resource version are dropped.
     compacted: u64,
     /// Number of creations by kind and name.
     created: Vec<(String, String)>,

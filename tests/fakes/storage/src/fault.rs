@@ -1,4 +1,4 @@
-//! Faults.
+//! Failures of requests, for clients to handle.
 
 use std::{
     collections::VecDeque,

@@ -141,7 +141,7 @@ impl StandIn {
         state.buckets.get(bucket).map(|bucket| bucket.objects.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Makes all incomplete uploads older.
+    /// Increases the age of all incomplete uploads.
     pub fn age_uploads(&self, by: Duration) {
         self.shared.state().older += by;
     }

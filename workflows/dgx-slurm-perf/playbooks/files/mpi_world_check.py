@@ -64,7 +64,7 @@ def rank_main(how, probe):
     else:
         rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
     node = os.environ.get("SLURMD_NODENAME", "")
-    # A single write, so that lines of several ranks do not mix.
+    # A single write, so that lines of several ranks do not interleave.
     line = json.dumps({"rank": rank, "size": size, "node": node, "gpus": gpus(probe)})
     os.write(1, f"{MARK}{line}\n".encode())
 

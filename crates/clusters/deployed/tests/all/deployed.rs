@@ -510,7 +510,7 @@ async fn kept_parts_are_not_used_beyond_their_recorded_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_deployment_keeps_no_parts() {
+async fn the_deletion_of_a_failed_deployment_keeps_no_parts() {
     let mut bed = FolderDeployment::new();
     bed.keep = [("base".to_owned(), Span::from_secs(3600))].into();
     let order = order_of(&bed, "night-1", |deploy| {

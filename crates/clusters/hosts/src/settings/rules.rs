@@ -17,15 +17,16 @@ const LONGEST: usize = 253;
 pub fn problems(settings: &Hosts) -> SettingsProblems {
     let mut found = ProblemList::default();
     list(settings, &mut found);
+    // Host names are case-insensitive (RFC 4343).
     let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
     for (at, host) in settings.hosts.iter().enumerate() {
         let mut own = ProblemList::default();
         one(settings, host, &mut own);
         let twice = |text: &str| format!("`{}` is in the list twice; remove one entry", shown(text));
-        let same_name = !names.insert(&host.name);
+        let same_name = !names.insert(host.name.to_ascii_lowercase());
         own.add("name", same_name.then(|| twice(&host.name)));
         // Without `address` the name is the address, so the list could contain one host twice: by name and by address.
-        let same_address = !addresses.insert(host.address()) && !same_name;
+        let same_address = !addresses.insert(host.address().to_ascii_lowercase()) && !same_name;
         let field = if host.address.is_some() { "address" } else { "name" };
         own.add(field, same_address.then(|| twice(host.address())));
         for (field, problem) in own.into_problems() {

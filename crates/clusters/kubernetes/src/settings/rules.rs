@@ -165,7 +165,7 @@ fn not_an_interface(name: &str) -> Option<String> {
     (!good).then(|| format!("expected an interface name, found `{}`", shown(name)))
 }
 
-/// A DNS name with dots, the form of most object names.
+/// The problem of a text that is not a DNS name with dots, the form of most object names.
 fn not_a_name(name: &str) -> Option<String> {
     let part = |part: &str| not_a_label_name(part).is_none();
     (name.len() > LONGEST || !name.split('.').all(part)).then(|| {

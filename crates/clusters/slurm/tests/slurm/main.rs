@@ -53,10 +53,13 @@ async fn every_node_runs_its_rank_and_a_failure_is_reported() {
     // until all four lines are in the log.
     let script = "echo \"on $(hostname)\"; [ $SLURM_PROCID = 2 ] && \
                   until [ \"$(grep -c ': on n' output/benchmark.log)\" -ge 4 ]; do sleep 0.1; done && exit 7; sleep 60";
-    let job = bed.job("fails", script);
+    let mut job = bed.job("fails", script);
+    // A unique duration, which identifies the process of the job's timer.
+    job.limit = model::Span::from_secs(1217);
     jobs.submit(&job).await.unwrap();
     let end = ended(&jobs, &job).await;
     assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)));
+    bed.until("no timer is left", || bed.run("pgrep -f '^sleep 1217$'").is_empty());
     let log = text(&jobs, &job, "benchmark.log").await;
     for node in 0..4 {
         assert!(log.contains(&format!("{node}: on n{}", node + 1)), "{log}");

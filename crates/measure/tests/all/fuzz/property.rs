@@ -1,4 +1,4 @@
-//! The property that cargo-fuzz and the unit tests check with the same function.
+//! Properties of every reading. cargo-fuzz and the unit tests check them with the same function.
 
 /// Reads any bytes and checks the properties of every reading. The first byte selects the format, or its detection if no format has
 /// this number; the second byte is the number of bytes that each read returns.

@@ -1,4 +1,4 @@
-//! Git repositories.
+//! A bare repository and a clone in a temporary folder, for pushes and refs.
 
 use std::{fs, path::Path, process::Command};
 

@@ -15,7 +15,6 @@ use axum::{
 use notifier::conformance::{OtherEnd, PlannedReply};
 use serde_json::{Value, json};
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
     pub path: String,
