@@ -39,7 +39,7 @@ struct RunningJob {
 pub struct NewLines {
     /// Name as in the list of collected logs.
     pub file: String,
-    /// Whole lines without secrets.
+    /// Redacted lines.
     pub text: String,
 }
 

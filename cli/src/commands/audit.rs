@@ -105,7 +105,7 @@ fn text(audit: &Audit) -> String {
     for it in &audit.unreadable_versions {
         let (component, on) = (&it.component, names(&it.subjects));
         text +=
-            &format!("not a version: {component} {:?} on {on}; not compared with the minimums\n", it.text);
+            &format!("invalid version: {component} {:?} on {on}; not compared with the minimums\n", it.text);
     }
     if audit.below_minimum.is_empty() && audit.unreadable_versions.is_empty() {
         text += &format!("no version is below the minimums of {MINIMUMS_DATE}\n");

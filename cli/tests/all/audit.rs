@@ -95,7 +95,7 @@ fn equal_nodes_below_a_minimum_fail() {
 fn a_text_that_is_not_a_version_never_passes() {
     let odd = with(&good(), "nvidia=580.178.04", "nvidia=TempVersion");
     let (code, text, json) = audit(&[of_node(&odd, "n1"), of_node(&odd, "n2")]);
-    assert!(text.contains("not a version: NVIDIA driver \"TempVersion\" on n1, n2"), "{text}");
+    assert!(text.contains("invalid version: NVIDIA driver \"TempVersion\" on n1, n2"), "{text}");
     assert_eq!((code, &json["unreadable_versions"][0]["text"]), (Some(2), &"TempVersion".into()));
 }
 

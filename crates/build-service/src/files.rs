@@ -1,4 +1,4 @@
-//! Images that are sets of files.
+//! Images that consist of files: the artifacts of a build.
 
 use ledger::{ArtefactError, Digest};
 use model::{Class, Failure, FileDigest};

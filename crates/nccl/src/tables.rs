@@ -174,7 +174,7 @@ impl Tables {
         keep
     }
 
-    /// The run printed its average, which ends it.
+    /// Ends the run at its printed average.
     pub(crate) fn complete(&mut self, at: usize, average: Option<f64>) {
         let table = &mut self.runs[at].table;
         table.average_busbw = average;

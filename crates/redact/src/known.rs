@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_secrets_of_a_folder_are_known() {
+    fn the_secrets_of_a_folder_are_redacted() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("registry"), "tr0ub4dor&3-horse\n").unwrap();
         for (place, expected) in [

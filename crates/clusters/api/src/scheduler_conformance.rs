@@ -59,7 +59,7 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
         body.read_to_string(&mut text).await.expect("text");
         assert!(
             size_bytes.is_none_or(|size| size == (text.len() - before) as u64),
-            "{name} is as large as listed"
+            "the size of {name} equals its listed size"
         );
         if let Some(mut ending) = scheduler.ending(cluster, "one", name, 3).await.expect("an answer") {
             let mut end = String::new();

@@ -1,4 +1,4 @@
-//! The values that are read, with their names in XML and text.
+//! The values that are read from nvidia-smi's output, with their names in XML and text.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
