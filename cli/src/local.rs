@@ -24,7 +24,7 @@ use loader::Loader;
 use model::{CheckIndex, Fact, Limits, RunId, Span};
 use provisioner::{Providers, Provisioner};
 use run_index::{ExternalAddresses, Pace, RunIndex, RunReport};
-use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
+use service::{Bus, Clock, Handler, MemoryBus, StoredDeadLetters, SystemClock, Worker, WorkerHandler};
 use supervisor::OwnProgram;
 use tokio::sync::watch;
 use warehouse::Sqlite;
@@ -205,7 +205,7 @@ impl Services {
     /// Connects the services to the stores and the bus of a data folder.
     pub fn new(data: &DataFolder, observer: Option<Observer>) -> Result<Self, CliError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let parking = Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock)));
+        let parking = Arc::new(StoredDeadLetters::new(Arc::clone(&data.store), Arc::clone(&clock)));
         let memory = MemoryBus::new(Arc::clone(&clock), parking).on_retry(Arc::new(outage::report));
         let memory = Arc::new(memory);
         let bus: Arc<dyn Bus> = Arc::clone(&memory) as Arc<dyn Bus>;

@@ -24,7 +24,7 @@ use notifier::{
 use pages::Dashboard;
 use run_index::RunIndex;
 use service::{
-    Bus, Clock, Disposition, Event, Handler, StoreParking,
+    Bus, Clock, Disposition, Event, Handler, StoredDeadLetters,
     serve::{PeriodicTask, Service, serve, with_routes},
     shutdown,
 };
@@ -140,7 +140,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
         revision: None,
         takes: TAKES.to_vec(),
         handler: Arc::clone(&gateway) as Arc<dyn Handler>,
-        parking: Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock))),
+        parking: Arc::new(StoredDeadLetters::new(Arc::clone(&data.store), Arc::clone(&clock))),
         periodic_tasks: periodic_tasks.clone(),
         authenticator: None,
         telemetry: None,
@@ -153,7 +153,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
             "notices" => NOTICES,
             _ => REQUESTS,
         };
-        beside.spawn(again_and_again(task, every, Arc::clone(&clock)));
+        beside.spawn(run_periodically(task, every, Arc::clone(&clock)));
     }
     beside.spawn({
         let driver = Arc::clone(&driver);
@@ -169,7 +169,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
          browser; programs send the header in this file:\n    curl -H @{header} http://{address}/api/v1/workflows"
     ));
     let routes = gateway.routes_beside(dashboard.routes());
-    let router = gateway::at_home(with_routes(service, routes), access, &gateway);
+    let router = gateway::local_only(with_routes(service, routes), access, &gateway);
     serve(listener, router, stop).await.map_err(CliError::infrastructure)?;
     beside.shutdown().await;
     driver.services.bus.stop().await;
@@ -234,7 +234,7 @@ async fn resume(data: &DataFolder, view: &RunIndex) -> Result<(), CliError> {
 }
 
 /// Runs a task at every interval; never returns. A failure is logged once until the task succeeds again.
-async fn again_and_again(task: Arc<dyn PeriodicTask>, every: Span, clock: Arc<dyn Clock>) {
+async fn run_periodically(task: Arc<dyn PeriodicTask>, every: Span, clock: Arc<dyn Clock>) {
     let mut reported = None;
     loop {
         let why = task.run().await.err();

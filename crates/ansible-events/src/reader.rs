@@ -62,7 +62,7 @@ impl EventReader {
         let mut last = self.clone();
         last.end_of_line();
         if !last.counts.is_empty() {
-            last.settle(None);
+            last.finish_play(None);
         }
         last.past
     }
@@ -90,7 +90,7 @@ impl EventReader {
                 self.result(&task, &text::name(&host), how, &result);
             }
             PlayEvent::Stats(stats) => {
-                self.settle(Some(stats));
+                self.finish_play(Some(stats));
                 self.past.ended = true;
                 self.past.runs += 1;
             }
@@ -136,7 +136,7 @@ impl EventReader {
     }
 
     /// Ends a run: with Ansible's counts if they are complete, otherwise with the counts of the events.
-    fn settle(&mut self, stats: Option<BTreeMap<String, Counts>>) {
+    fn finish_play(&mut self, stats: Option<BTreeMap<String, Counts>>) {
         let counted = std::mem::take(&mut self.counts);
         let counts = match stats {
             Some(stats) => stats.into_iter().map(|(host, counts)| (text::name(&host), counts)).collect(),

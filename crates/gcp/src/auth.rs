@@ -13,7 +13,7 @@ use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde::Deserialize;
 use service::auth::{Authenticator, Caller, Denied, HeaderMap, Method};
 
-use crate::keys::{Keyless, Keys};
+use crate::keys::{KeyError, Keys};
 
 const ISSUERS: [&str; 2] = ["https://accounts.google.com", "accounts.google.com"];
 /// Tolerance for clock differences, seconds.
@@ -99,8 +99,8 @@ impl Verifier {
         }
         let id = head.kid.ok_or_else(|| unproven("the token has no key id"))?;
         let key = self.keys.get(&id).await.map_err(|keyless| match keyless {
-            Keyless::Unknown => unproven("the token's key is not Google's"),
-            Keyless::Unavailable(why) => Denied::Unknown(why),
+            KeyError::Unknown => unproven("the token's key is not Google's"),
+            KeyError::Unavailable(why) => Denied::Unknown(why),
         })?;
         let claims = decode::<Claims>(token, &key, &self.validation);
         let claims = claims.map_err(|error| Denied::Unproven(format!("invalid token: {error}")))?.claims;

@@ -77,7 +77,7 @@ pub struct Keys {
 }
 
 /// Reason why a key is missing.
-pub enum Keyless {
+pub enum KeyError {
     /// No key has this id.
     Unknown,
     Unavailable(String),
@@ -93,7 +93,7 @@ impl Keys {
     ///
     /// # Errors
     /// Returns an error if it does not exist or its source is unavailable.
-    pub async fn get(&self, id: &str) -> Result<Arc<DecodingKey>, Keyless> {
+    pub async fn get(&self, id: &str) -> Result<Arc<DecodingKey>, KeyError> {
         let now = self.clock.now();
         let (found, good, ageing) = self.lookup(id, now).await;
         if let Some(key) = found.filter(|_| good) {
@@ -110,15 +110,15 @@ impl Keys {
             return Ok(key);
         }
         if last.is_none_or(|last| now.since(last) >= PAUSE) {
-            self.fetch(&mut last, now).await.map_err(Keyless::Unavailable)?;
+            self.fetch(&mut last, now).await.map_err(KeyError::Unavailable)?;
         } else if !good {
-            return Err(Keyless::Unavailable(format!(
+            return Err(KeyError::Unavailable(format!(
                 "the last fetch of the keys failed; the next attempt follows within {PAUSE}"
             )));
         }
         match self.lookup(id, now).await {
             (Some(key), true, _) => Ok(key),
-            _ => Err(Keyless::Unknown),
+            _ => Err(KeyError::Unknown),
         }
     }
 

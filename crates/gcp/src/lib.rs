@@ -14,4 +14,4 @@ pub mod pull;
 pub mod storage;
 
 pub use environment::{Local, Platform, StorageLocation};
-pub use program::{Parts, ServiceContext, Unfit, ended, run, run_with_routes};
+pub use program::{ServiceContext, ServiceParts, StartupError, ended, run, run_with_routes};

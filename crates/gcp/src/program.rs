@@ -4,7 +4,7 @@ use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc, time::Durat
 
 use ledger::{FolderStore, Store};
 use service::{
-    Bus, Clock, DeadLetters, Handler, StoreParking, SystemClock, Worker, WorkerHandler,
+    Bus, Clock, DeadLetters, Handler, StoredDeadLetters, SystemClock, Worker, WorkerHandler,
     auth::Authenticator,
     config::VariableReader,
     push::EventReceiver,
@@ -37,7 +37,7 @@ pub struct ServiceContext {
 }
 
 /// Service-specific parts of the program that all services share.
-pub struct Parts {
+pub struct ServiceParts {
     /// Event types that the service handles.
     pub takes: Vec<&'static str>,
     pub handler: Arc<dyn Handler>,
@@ -48,14 +48,14 @@ pub struct Parts {
 }
 
 /// Reason why a service cannot start.
-pub type Unfit = Box<dyn Error + Send + Sync>;
+pub type StartupError = Box<dyn Error + Send + Sync>;
 
 impl ServiceContext {
     /// Opens the store at a location.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created. A bucket is not accessed yet.
-    pub fn store(&self, place: &StorageLocation) -> Result<Arc<dyn Store>, Unfit> {
+    pub fn store(&self, place: &StorageLocation) -> Result<Arc<dyn Store>, StartupError> {
         match place {
             StorageLocation::Folder(folder) => {
                 let opened = FolderStore::open(folder);
@@ -68,9 +68,19 @@ impl ServiceContext {
     }
 
     /// The parts of a service that consists of one worker.
-    pub fn worker(&self, worker: impl Worker, takes: &[&'static str], parking: Arc<dyn Store>) -> Parts {
+    pub fn worker(
+        &self,
+        worker: impl Worker,
+        takes: &[&'static str],
+        parking: Arc<dyn Store>,
+    ) -> ServiceParts {
         let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
-        Parts { takes: takes.to_vec(), handler: Arc::new(handler), parking, periodic_tasks: Vec::new() }
+        ServiceParts {
+            takes: takes.to_vec(),
+            handler: Arc::new(handler),
+            parking,
+            periodic_tasks: Vec::new(),
+        }
     }
 }
 
@@ -80,7 +90,7 @@ pub fn run<C>(
     name: &'static str,
     version: &'static str,
     read: impl FnOnce(&mut VariableReader) -> Option<C>,
-    build: impl FnOnce(C, &ServiceContext) -> Result<Parts, Unfit>,
+    build: impl FnOnce(C, &ServiceContext) -> Result<ServiceParts, StartupError>,
 ) -> ExitCode {
     run_with_routes(name, version, read, |config, context| Ok((build(config, context)?, Routes::default())))
 }
@@ -90,7 +100,7 @@ pub fn run_with_routes<C>(
     name: &'static str,
     version: &'static str,
     read: impl FnOnce(&mut VariableReader) -> Option<C>,
-    build: impl FnOnce(C, &ServiceContext) -> Result<(Parts, Routes), Unfit>,
+    build: impl FnOnce(C, &ServiceContext) -> Result<(ServiceParts, Routes), StartupError>,
 ) -> ExitCode {
     let mut env = VariableReader::from_env();
     let (platform, config) = (Platform::read(&mut env), read(&mut env));
@@ -104,7 +114,7 @@ pub fn run_with_routes<C>(
     // Google's clients and Burnin's HTTP client have different TLS providers; the first installed one is used.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let served = runtime.map_err(Unfit::from).and_then(|runtime| {
+    let served = runtime.map_err(StartupError::from).and_then(|runtime| {
         runtime.block_on(live(name, version, platform, |context| build(config, context)))
     });
     match served {
@@ -137,8 +147,8 @@ async fn live(
     name: &'static str,
     version: &'static str,
     platform: Platform,
-    build: impl FnOnce(&ServiceContext) -> Result<(Parts, Routes), Unfit>,
-) -> Result<(), Unfit> {
+    build: impl FnOnce(&ServiceContext) -> Result<(ServiceParts, Routes), StartupError>,
+) -> Result<(), StartupError> {
     let telemetry = Arc::new(otlp::start(name, version, &platform)?);
     let bus =
         PubSub::connect(&platform.project, &platform.topics, platform.pubsub_emulator.as_deref()).await?;
@@ -149,8 +159,8 @@ async fn live(
         storage_emulator: platform.storage_emulator,
         bigquery_emulator: platform.bigquery_emulator,
     };
-    let (Parts { takes, handler, parking, periodic_tasks }, routes) = build(&context)?;
-    let parking: Arc<dyn DeadLetters> = Arc::new(StoreParking::new(parking, clock));
+    let (ServiceParts { takes, handler, parking, periodic_tasks }, routes) = build(&context)?;
+    let parking: Arc<dyn DeadLetters> = Arc::new(StoredDeadLetters::new(parking, clock));
     let (address, authenticator): (_, Arc<dyn Authenticator>) = match platform.auth {
         Auth::Platform => {
             // Outside Cloud Run only local callers are accepted.

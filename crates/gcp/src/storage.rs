@@ -219,7 +219,7 @@ impl ClientState {
                 Ok(creation) => return Ok(creation),
                 Err(error) => error,
             };
-            tries.again(error).await.map_err(|error| error.store("create", name))?;
+            tries.wait_before_retry(error).await.map_err(|error| error.store("create", name))?;
         }
     }
 }

@@ -149,7 +149,7 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
     let entry =
         RecordEntry::Accepted { event: event.clone(), attempt: *attempt, fact: Box::new(fact.clone()) };
     let after = evolve(state.clone(), &provisional(state, entry, now));
-    same_knowledge(state, after).then_some(Ignored::NothingNew)
+    same_state(state, after).then_some(Ignored::NothingNew)
 }
 
 /// Facts about clusters are accepted at any time, because clusters cost money after the run has ended.
@@ -163,7 +163,7 @@ fn concerns_lease(state: &RunState, attempt: Attempt, fact: &Fact) -> bool {
     }
 }
 
-fn same_knowledge(before: &RunState, mut after: RunState) -> bool {
+fn same_state(before: &RunState, mut after: RunState) -> bool {
     after.seq = before.seq;
     after.recorded_at = before.recorded_at;
     after.seen.clone_from(&before.seen);

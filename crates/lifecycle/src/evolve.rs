@@ -101,8 +101,8 @@ pub fn evolve(mut state: RunState, record: &Record) -> RunState {
 impl RunState {
     fn accept(&mut self, event: &EventKey, attempt: Attempt, fact: &Fact, at: Timestamp) {
         self.seen.insert(event.clone());
-        self.learn_lease(attempt, fact, at);
-        self.learn_drains(fact);
+        self.apply_to_lease(attempt, fact, at);
+        self.apply_drains(fact);
         match fact {
             // The first record contains the request; a second request cannot change it.
             Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::RunUsed(_) | Fact::ClusterDeleted(_) => {}
@@ -113,14 +113,14 @@ impl RunState {
                 if let Some(stage) = fact.stage() {
                     let step = stage.of(attempt.check);
                     self.known(step);
-                    self.current(step, attempt, |state| state.learn(fact, at));
+                    self.current(step, attempt, |state| state.apply_fact(fact, at));
                 }
             }
         }
     }
 
     /// Clusters cost money in any state: facts about them count for any attempt, at any time.
-    fn learn_lease(&mut self, attempt: Attempt, fact: &Fact, at: Timestamp) {
+    fn apply_to_lease(&mut self, attempt: Attempt, fact: &Fact, at: Timestamp) {
         if !self.rents() {
             return;
         }
@@ -145,7 +145,7 @@ impl RunState {
     }
 
     /// A drained node counts toward the run's maximum even if its search is reported as timed out.
-    fn learn_drains(&mut self, fact: &Fact) {
+    fn apply_drains(&mut self, fact: &Fact) {
         let Fact::NodesLocated(suspects) = fact else { return };
         let cluster = self.attempt(Stage::Cluster);
         let drained =
@@ -229,7 +229,7 @@ impl RunState {
 impl StageState {
     /// Progress is a join: the furthest known state, independent of the order of arrival. The first end state
     /// is final.
-    fn learn(&mut self, fact: &Fact, at: Timestamp) {
+    fn apply_fact(&mut self, fact: &Fact, at: Timestamp) {
         if self.end.is_none() {
             self.moved = Some(at);
         }

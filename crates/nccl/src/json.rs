@@ -31,11 +31,11 @@ pub(crate) fn is_document(head: &[u8]) -> bool {
     else {
         return false;
     };
-    KEYS.iter().any(|name| key.starts_with(name.as_bytes())) && !is_said_in_text(key)
+    KEYS.iter().any(|name| key.starts_with(name.as_bytes())) && !is_launcher_message(key)
 }
 
 /// Whether the object is a single line without results, followed by other lines: a launcher's message.
-fn is_said_in_text(head: &[u8]) -> bool {
+fn is_launcher_message(head: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b'\n', head) else { return false };
     let (line, rest) = head.split_at(end);
     let next = rest.trim_ascii_start().first();

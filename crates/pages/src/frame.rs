@@ -11,7 +11,7 @@ use axum::{
 };
 use minijinja::{Environment, context, syntax::SyntaxConfig, value::Serde};
 use model::RunId;
-use run_index::ViewError;
+use run_index::RunIndexError;
 use serde::Serialize;
 
 /// Content security policy: no external resources, only our script, no embedding in other pages.
@@ -103,8 +103,8 @@ impl ErrorPage {
     }
 }
 
-impl From<ViewError> for ErrorPage {
-    fn from(error: ViewError) -> Self {
+impl From<RunIndexError> for ErrorPage {
+    fn from(error: RunIndexError) -> Self {
         let why = format!("{}. Retry; if the error persists, see the log.", service::worker::chain(&error));
         Self { status: StatusCode::SERVICE_UNAVAILABLE, why }
     }

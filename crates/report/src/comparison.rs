@@ -241,7 +241,7 @@ pub fn html(pair: RunPair<'_>) -> String {
 /// The page's content, for embedding in a page with the style [`crate::CSS`].
 #[must_use]
 pub fn part(pair: RunPair<'_>) -> String {
-    render::body(TEMPLATE, view(pair)).unwrap_or_else(|error| render::unmade(&error))
+    render::body(TEMPLATE, view(pair)).unwrap_or_else(|error| render::template_error(&error))
 }
 
 const TEMPLATE: &str =

@@ -24,7 +24,8 @@ pub fn html(input: &ReportInput<'_>) -> String {
 pub fn part(input: &ReportInput<'_>, runs: &[Earlier<'_>]) -> String {
     let baseline = input.logs.first().and_then(|log| input.baseline(log));
     let sizes = sizes::part(Series { runs, baseline });
-    render::body(STORY, PageData::of(input).with_sizes(sizes)).unwrap_or_else(|error| render::unmade(&error))
+    render::body(STORY, PageData::of(input).with_sizes(sizes))
+        .unwrap_or_else(|error| render::template_error(&error))
 }
 
 const STORY: &str =

@@ -19,7 +19,7 @@ pub fn page(title: &str, template: &'static str, view: impl Serialize) -> String
         let body = body(template, view)?;
         environment.get_template("frame.html")?.render(minijinja::context! { title, css => CSS, body })
     });
-    rendered.unwrap_or_else(|error| format!("<!doctype html><title>Burnin</title>{}", unmade(&error)))
+    rendered.unwrap_or_else(|error| format!("<!doctype html><title>Burnin</title>{}", template_error(&error)))
 }
 
 pub fn body(template: &'static str, view: impl Serialize) -> Result<String, Error> {
@@ -27,7 +27,7 @@ pub fn body(template: &'static str, view: impl Serialize) -> Result<String, Erro
 }
 
 /// Templates are compiled in and rendered by every test: an error is a bug, shown instead of a panic.
-pub fn unmade(error: &Error) -> String {
+pub fn template_error(error: &Error) -> String {
     format!("<pre>{}</pre>", minijinja::HtmlEscape(&format!("{error:?}")))
 }
 

@@ -82,7 +82,7 @@ struct SizeRow {
 pub fn part(series: Series<'_>) -> String {
     let Some(view) = SizePage::of(series) else { return String::new() };
     render::body(include_str!("../templates/sizes.html.j2"), view)
-        .unwrap_or_else(|error| render::unmade(&error))
+        .unwrap_or_else(|error| render::template_error(&error))
 }
 
 impl SizePage {

@@ -99,7 +99,7 @@ pub fn part(of: &Trend) -> String {
     }
     let template =
         concat!(include_str!("../templates/drawing.html.j2"), include_str!("../templates/trend.html.j2"));
-    render::body(template, view).unwrap_or_else(|error| render::unmade(&error))
+    render::body(template, view).unwrap_or_else(|error| render::template_error(&error))
 }
 
 fn middle(values: &mut [f64]) -> f64 {

@@ -10,7 +10,7 @@ use ledger::Artefacts;
 use model::{RunId, Stage, Timestamp, measurement::Table};
 use verdict::Fingerprint;
 
-use crate::{RunIndex, RunStatus, RunSummary, ViewError, run_report::together};
+use crate::{RunIndex, RunIndexError, RunStatus, RunSummary, run_report::together};
 
 /// Maximum number of runs in a series, including the current run.
 const MAX_RUNS: usize = 60;
@@ -40,7 +40,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn curves(&self, run: &RunId) -> Result<Curves, ViewError> {
+    pub async fn curves(&self, run: &RunId) -> Result<Curves, RunIndexError> {
         let comparable = {
             let index = self.fresh().await?;
             let mut lines = index.newest().skip_while(|line| line.run != *run);
@@ -62,7 +62,7 @@ impl RunIndex {
         Ok(curves.into_iter().flatten().collect())
     }
 
-    async fn curve(&self, run: RunId) -> Result<Option<Arc<RunCurve>>, ViewError> {
+    async fn curve(&self, run: RunId) -> Result<Option<Arc<RunCurve>>, RunIndexError> {
         let known = self.curves.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned();
         if let Some(known) = known {
             return Ok(known);

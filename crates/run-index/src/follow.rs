@@ -8,7 +8,7 @@ use model::{Record, RecordEntry, RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{RunIndex, RunSummary, ViewError, summary::finished};
+use crate::{RunIndex, RunIndexError, RunSummary, summary::finished};
 
 /// A record, and the run after it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -38,7 +38,7 @@ impl RunIndex {
         self: &Arc<Self>,
         run: RunId,
         seen: u64,
-    ) -> impl Stream<Item = Result<RunStep, ViewError>> + use<> {
+    ) -> impl Stream<Item = Result<RunStep, RunIndexError>> + use<> {
         let following =
             Following { view: Arc::clone(self), run, state: None, news: Vec::new().into_iter(), seen };
         stream::try_unfold(following, |mut following| async {
@@ -48,13 +48,13 @@ impl RunIndex {
 }
 
 impl Following {
-    async fn step(&mut self) -> Result<Option<RunStep>, ViewError> {
+    async fn step(&mut self) -> Result<Option<RunStep>, RunIndexError> {
         loop {
             if let Some(record) = self.news.next() {
                 let state = match self.state.take() {
                     Some(state) => evolve(state, &record),
                     None => fold([&record])
-                        .map_err(|source| ViewError::Unreadable { run: self.run.clone(), source })?,
+                        .map_err(|source| RunIndexError::Unreadable { run: self.run.clone(), source })?,
                 };
                 let step = (record.seq > self.seen).then(|| RunStep {
                     seq: record.seq,

@@ -13,7 +13,7 @@ use model::{RunId, Timestamp};
 use tracing::warn;
 
 use crate::{
-    Pace, RunSummary, ViewError,
+    Pace, RunIndexError, RunSummary,
     segments::{self, ABREAST, LENGTH},
     summary::finished,
 };
@@ -56,7 +56,7 @@ impl Index {
         store: &dyn Store,
         now: Timestamp,
         (pace, keeps): (Pace, bool),
-    ) -> Result<(), ViewError> {
+    ) -> Result<(), RunIndexError> {
         let due =
             |last: Option<Timestamp>, span| last.is_none_or(|last| now.since(last) >= span || now < last);
         if !due(self.looked_at, pace.look) {
@@ -86,7 +86,7 @@ impl Index {
                     self.learn(state);
                 }
                 Ok(None) => {}
-                Err(error @ ViewError::Ledger(LedgerError::Store { .. })) => {
+                Err(error @ RunIndexError::Ledger(LedgerError::Store { .. })) => {
                     self.open.extend(known.map(|state| (run, state)));
                     failed = Some(error);
                 }
@@ -144,7 +144,11 @@ impl Index {
 }
 
 /// Reads a run from its last known state; `None` if it has no record.
-async fn read(ledger: &Ledger, run: &RunId, known: Option<RunState>) -> Result<Option<RunState>, ViewError> {
+async fn read(
+    ledger: &Ledger,
+    run: &RunId,
+    known: Option<RunState>,
+) -> Result<Option<RunState>, RunIndexError> {
     if let Some(state) = known {
         let news = ledger.since(run, state.seq).await?;
         return Ok(Some(news.iter().fold(state, evolve)));
@@ -153,5 +157,5 @@ async fn read(ledger: &Ledger, run: &RunId, known: Option<RunState>) -> Result<O
     if records.is_empty() {
         return Ok(None);
     }
-    fold(&records).map(Some).map_err(|source| ViewError::Unreadable { run: run.clone(), source })
+    fold(&records).map(Some).map_err(|source| RunIndexError::Unreadable { run: run.clone(), source })
 }

@@ -71,7 +71,7 @@ impl Pace {
 
 /// A failed query.
 #[derive(Debug, thiserror::Error)]
-pub enum ViewError {
+pub enum RunIndexError {
     /// A store request failed: retry.
     #[error("the store request failed")]
     Store(#[from] StoreError),
@@ -142,7 +142,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn damaged(&self) -> Result<BTreeMap<RunId, String>, ViewError> {
+    pub async fn damaged(&self) -> Result<BTreeMap<RunId, String>, RunIndexError> {
         Ok(self.fresh().await?.damaged())
     }
 
@@ -150,7 +150,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn page(&self, wanted: &RunFilter) -> Result<RunPage, ViewError> {
+    pub async fn page(&self, wanted: &RunFilter) -> Result<RunPage, RunIndexError> {
         Ok(listing::page(self.fresh().await?.newest(), wanted))
     }
 
@@ -158,7 +158,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn search(&self, wanted: &RunFilter, text: &str) -> Result<RunPage, ViewError> {
+    pub async fn search(&self, wanted: &RunFilter, text: &str) -> Result<RunPage, RunIndexError> {
         let text = text.to_lowercase();
         let index = self.fresh().await?;
         Ok(listing::page(index.newest().filter(|line| listing::contains(line, &text)), wanted))
@@ -168,7 +168,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn all(&self) -> Result<Vec<Arc<RunSummary>>, ViewError> {
+    pub async fn all(&self) -> Result<Vec<Arc<RunSummary>>, RunIndexError> {
         Ok(self.fresh().await?.newest().cloned().collect())
     }
 
@@ -176,7 +176,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn validated(&self) -> Result<BTreeMap<String, Timestamp>, ViewError> {
+    pub async fn validated(&self) -> Result<BTreeMap<String, Timestamp>, RunIndexError> {
         let index = self.fresh().await?;
         let mut validated = BTreeMap::new();
         for line in index.newest() {
@@ -194,7 +194,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn unfinished(&self) -> Result<Vec<RunId>, ViewError> {
+    pub async fn unfinished(&self) -> Result<Vec<RunId>, RunIndexError> {
         Ok(self.fresh().await?.unfinished())
     }
 
@@ -202,13 +202,13 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if its ledger cannot be read.
-    pub async fn folded(&self, run: &RunId) -> Result<Option<Folded>, ViewError> {
+    pub async fn folded(&self, run: &RunId) -> Result<Option<Folded>, RunIndexError> {
         let records = self.ledger.load(run).await?.records().to_vec();
         if records.is_empty() {
             return Ok(None);
         }
-        let state =
-            lifecycle::fold(&records).map_err(|source| ViewError::Unreadable { run: run.clone(), source })?;
+        let state = lifecycle::fold(&records)
+            .map_err(|source| RunIndexError::Unreadable { run: run.clone(), source })?;
         Ok(Some(Folded { records, state }))
     }
 
@@ -216,7 +216,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if its ledger cannot be read.
-    pub async fn detail(&self, run: &RunId) -> Result<Option<RunDetail>, ViewError> {
+    pub async fn detail(&self, run: &RunId) -> Result<Option<RunDetail>, RunIndexError> {
         let folded = self.folded(run).await?;
         Ok(folded.map(|Folded { records, state }| RunDetail::of(&state, &records, self.clock.now())))
     }
@@ -230,9 +230,9 @@ impl RunIndex {
         &self,
         run: &RunId,
         check: Option<CheckIndex>,
-    ) -> Result<Option<RunDetail>, ViewError> {
+    ) -> Result<Option<RunDetail>, RunIndexError> {
         let report = match self.report_of(run, check, ExternalAddresses::default()).await {
-            Err(ViewError::Artefact { .. }) if check.is_none() => return self.detail(run).await,
+            Err(RunIndexError::Artefact { .. }) if check.is_none() => return self.detail(run).await,
             report => report?,
         };
         Ok(report.map(|report| RunDetail::of_report(&report, self.clock.now())))
@@ -240,7 +240,7 @@ impl RunIndex {
 
     /// The index, at most as old as [`Pace`] permits. One caller refreshes it, concurrent callers wait for
     /// the result.
-    async fn fresh(&self) -> Result<MutexGuard<'_, Index>, ViewError> {
+    async fn fresh(&self) -> Result<MutexGuard<'_, Index>, RunIndexError> {
         let mut index = self.index.lock().await;
         index.refresh(&self.ledger, &*self.store, self.clock.now(), (self.pace, self.keeps)).await?;
         Ok(index)

@@ -31,7 +31,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict::Judgement;
 
-use crate::{RunIndex, RunSummary, ViewError};
+use crate::{RunIndex, RunIndexError, RunSummary};
 
 /// Number of runs that are read at the same time.
 const READS: usize = 16;
@@ -326,7 +326,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if a ledger or a verdict cannot be read.
-    pub async fn nodes(&self, cluster: Option<&str>, limit: usize) -> Result<Nodes, ViewError> {
+    pub async fn nodes(&self, cluster: Option<&str>, limit: usize) -> Result<Nodes, RunIndexError> {
         let all = self.all().await?;
         let is_of_cluster =
             |line: &&Arc<RunSummary>| cluster.is_none_or(|name| line.cluster.as_deref() == Some(name));
@@ -355,7 +355,7 @@ impl RunIndex {
         &self,
         lines: impl Iterator<Item = &'a Arc<RunSummary>>,
         cluster: Option<&str>,
-    ) -> Result<Vec<Arc<NodesOfRun>>, ViewError> {
+    ) -> Result<Vec<Arc<NodesOfRun>>, RunIndexError> {
         let wanted: Vec<RunId> = lines.map(|line| line.run.clone()).collect();
         let read = stream::iter(wanted).map(|run| self.nodes_of(run)).buffered(READS);
         let mut runs: Vec<_> = read.try_collect::<Vec<_>>().await?.into_iter().flatten().collect();
@@ -365,7 +365,7 @@ impl RunIndex {
     }
 
     /// Evidence of a run about its nodes. Closed runs are read once: their ledgers never change.
-    async fn nodes_of(&self, run: RunId) -> Result<Option<Arc<NodesOfRun>>, ViewError> {
+    async fn nodes_of(&self, run: RunId) -> Result<Option<Arc<NodesOfRun>>, RunIndexError> {
         let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned();
         if let Some(known) = known {
             return Ok(known);
@@ -381,7 +381,7 @@ impl RunIndex {
 
     /// Nodes suspected by the verdicts of checks that did not pass, from the records of these verdicts. A stored verdict may contain the
     /// baseline of a fleet, so it is read only if its record may lack suspects: records of earlier versions have no suspects.
-    async fn suspects(&self, state: &RunState) -> Result<Vec<VerdictSuspect>, ViewError> {
+    async fn suspects(&self, state: &RunState) -> Result<Vec<VerdictSuspect>, RunIndexError> {
         let mut suspects = Vec::new();
         for check in state.checks() {
             let reached = state.verdict_of(check).filter(|reached| reached.verdict != Verdict::Pass);
@@ -396,7 +396,7 @@ impl RunIndex {
     }
 
     /// Nodes that a stored verdict suspects. Empty if the verdict is unreadable: its reasons are in the ledger.
-    async fn stored_suspects(&self, reached: &VerdictReached) -> Result<Vec<VerdictSuspect>, ViewError> {
+    async fn stored_suspects(&self, reached: &VerdictReached) -> Result<Vec<VerdictSuspect>, RunIndexError> {
         let body = self.store.read(&reached.object).await?;
         let stored = body.and_then(|body| serde_json::from_slice::<Judgement>(&body).ok());
         let named = stored.into_iter().flat_map(|judgement| judgement.suspects).filter_map(|suspect| {

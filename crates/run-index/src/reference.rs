@@ -8,7 +8,7 @@ use verdict::{
     repeat,
 };
 
-use crate::{ExternalAddresses, RunIndex, RunReport, RunStatus, ViewError};
+use crate::{ExternalAddresses, RunIndex, RunIndexError, RunReport, RunStatus};
 
 /// A run that can be pinned.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub enum NoReference {
     },
     /// The query failed; retry.
     #[error(transparent)]
-    View(#[from] ViewError),
+    View(#[from] RunIndexError),
 }
 
 impl RunIndex {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ledger::Artefacts;
 use model::{LeftOut, ManifestObject, RunId};
 
-use crate::{Folded, RunIndex, ViewError};
+use crate::{Folded, RunIndex, RunIndexError};
 
 #[derive(Clone, Debug, Default)]
 pub struct RunLogs {
@@ -38,7 +38,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if the ledger or a manifest cannot be read.
-    pub async fn logs(&self, run: &RunId) -> Result<Option<RunLogs>, ViewError> {
+    pub async fn logs(&self, run: &RunId) -> Result<Option<RunLogs>, RunIndexError> {
         let Some(Folded { state, .. }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(Arc::clone(&self.store));
         let mut logs = RunLogs { complete: state.workflow.check_count() > 0, ..RunLogs::default() };
@@ -48,7 +48,7 @@ impl RunIndex {
                 continue;
             };
             let manifest = artefacts.manifest(&collected.manifest).await;
-            let manifest = manifest.map_err(|source| ViewError::Artefact { run: run.clone(), source })?;
+            let manifest = manifest.map_err(|source| RunIndexError::Artefact { run: run.clone(), source })?;
             let Some(committed) = manifest else { continue };
             let folder = committed.name.trim_end_matches("manifest.json").to_owned();
             let log = |file: ManifestObject| RunLog { object: format!("{folder}{}", file.name), file };

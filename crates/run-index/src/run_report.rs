@@ -10,7 +10,7 @@ use model::{
 use report::{Places, ReportInput, ReportedLog, ReportedRun, RoundValues};
 use verdict::{Judgement, Standard, Stored};
 
-use crate::{Folded, RunIndex, ViewError};
+use crate::{Folded, RunIndex, RunIndexError};
 
 /// Addresses outside the bucket, for display.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,7 @@ impl RunIndex {
         &self,
         run: &RunId,
         addresses: ExternalAddresses,
-    ) -> Result<Option<RunReport>, ViewError> {
+    ) -> Result<Option<RunReport>, RunIndexError> {
         self.report_of(run, None, addresses).await
     }
 
@@ -80,7 +80,7 @@ impl RunIndex {
         run: &RunId,
         requested_check: Option<CheckIndex>,
         addresses: ExternalAddresses,
-    ) -> Result<Option<RunReport>, ViewError> {
+    ) -> Result<Option<RunReport>, RunIndexError> {
         let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
         let check = requested_check.unwrap_or_else(|| state.shown_check());
@@ -88,7 +88,7 @@ impl RunIndex {
             Some(logs) => {
                 let logs = (logs, state.attempt(Stage::Job.of(check)));
                 let read = measurements::read(&artefacts, run, logs, state.verdict_of(check)).await;
-                read.map_err(|source| ViewError::Artefact { run: run.clone(), source })?
+                read.map_err(|source| RunIndexError::Artefact { run: run.clone(), source })?
             }
             None => Vec::new(),
         };
@@ -119,7 +119,7 @@ impl RunIndex {
         artefacts: &Artefacts,
         state: &RunState,
         check: CheckIndex,
-    ) -> Result<Vec<RoundValues>, ViewError> {
+    ) -> Result<Vec<RoundValues>, RunIndexError> {
         let mut rounds = Vec::new();
         if state.soak.is_none() {
             return Ok(rounds);
@@ -135,7 +135,8 @@ impl RunIndex {
                 continue;
             };
             let stored = measurements::read_stored(artefacts, file).await;
-            let stored = stored.map_err(|source| ViewError::Artefact { run: state.run.clone(), source })?;
+            let stored =
+                stored.map_err(|source| RunIndexError::Artefact { run: state.run.clone(), source })?;
             let ended = state.job_of(check).and_then(|job| job.ended_at);
             let readings = stored.logs.iter().map(|log| &log.reading);
             rounds.push(RoundValues::of(

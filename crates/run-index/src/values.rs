@@ -13,7 +13,7 @@ use model::{CheckIndex, Reason, RunId, Span, Verdict};
 use report::Values;
 use tracing::warn;
 
-use crate::{ExternalAddresses, RunIndex, RunStatus, RunSummary, ViewError};
+use crate::{ExternalAddresses, RunIndex, RunIndexError, RunStatus, RunSummary};
 
 /// Maximum concurrent reads.
 const ABREAST: usize = 8;
@@ -138,7 +138,7 @@ impl RunIndex {
     }
 
     /// The values of one run; a check with damaged artefacts has no metrics.
-    async fn values_of(&self, run: &RunId) -> Result<RunValues, ViewError> {
+    async fn values_of(&self, run: &RunId) -> Result<RunValues, RunIndexError> {
         let Some(folded) = self.folded(run).await? else { return Ok(RunValues::default()) };
         let state = folded.state;
         let single = [CheckIndex::FIRST];
@@ -149,7 +149,7 @@ impl RunIndex {
             let Some(reached) = state.verdict_of(*check) else { continue };
             let read = match self.report_of(run, Some(*check), ExternalAddresses::default()).await {
                 Ok(report) => report.map(|report| report::values(&report.input())).unwrap_or_default(),
-                Err(ViewError::Artefact { source: ledger::ArtefactError::Damaged { .. }, .. }) => {
+                Err(RunIndexError::Artefact { source: ledger::ArtefactError::Damaged { .. }, .. }) => {
                     Values::default()
                 }
                 Err(error) => return Err(error),

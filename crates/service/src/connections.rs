@@ -31,7 +31,7 @@ use tracing::{debug, warn};
 mod body;
 mod stream;
 
-use body::{Deadline, Finishing};
+use body::{Deadline, RequestInProgress};
 use stream::Stream;
 
 /// Maximum size of a request head, and of a connection's buffer, bytes.
@@ -150,7 +150,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimi
         failing = false;
         number += 1;
         let connection = connections.add(number);
-        let serving = converse(stream, router.clone(), limits, connection, stop.clone());
+        let serving = serve_connection(stream, router.clone(), limits, connection, stop.clone());
         let ending = Arc::clone(&connections);
         tasks.spawn(async move {
             serving.await;
@@ -172,7 +172,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimi
 }
 
 /// Answers the requests of one connection until the client closes it, a new connection replaces it, or the server stops.
-async fn converse(
+async fn serve_connection(
     stream: TcpStream,
     router: Router,
     limits: ConnectionLimits,
@@ -219,7 +219,7 @@ async fn answer(
     connection: Arc<Connection>,
 ) -> Response<Body> {
     connection.set_idle(false);
-    let finishing = Finishing::new(connection);
+    let finishing = RequestInProgress::new(connection);
     let (parts, body) = request.into_parts();
     let (body, late) = Deadline::new(body, limit);
     let answered = router.oneshot(Request::from_parts(parts, Body::new(body))).await;

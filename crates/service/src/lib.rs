@@ -22,7 +22,7 @@ pub use async_trait::async_trait;
 pub use bus::{Bus, BusError, DeadLetters, Disposition, Handler, MemoryBus};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cloudevents::{AttributesReader, Event};
-pub use parking::StoreParking;
+pub use parking::StoredDeadLetters;
 pub use pollers::{PollResult, Pollers};
 pub use spawn::{Runtime, Spawn};
 pub use worker::{CommandError, PortError, Publisher, Worker, WorkerHandler, chain};

@@ -11,14 +11,14 @@ use crate::{Clock, DeadLetters, worker::chain};
 pub const MAX_PER_DAY: usize = 10_000;
 
 /// Parks events in a bucket.
-pub struct StoreParking {
+pub struct StoredDeadLetters {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     /// A date, and the number of events parked on it.
     parked: Mutex<(String, usize)>,
 }
 
-impl StoreParking {
+impl StoredDeadLetters {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self { store, clock, parked: Mutex::default() }
     }
@@ -35,7 +35,7 @@ impl StoreParking {
 }
 
 #[async_trait::async_trait]
-impl DeadLetters for StoreParking {
+impl DeadLetters for StoredDeadLetters {
     async fn park(&self, id: &str, why: &str, raw: &[u8]) -> Result<(), String> {
         let now = self.clock.now().to_string();
         let date = now.get(..10).unwrap_or("undated");

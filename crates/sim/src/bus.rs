@@ -15,11 +15,11 @@ use service::{Bus, BusError, Disposition};
 use tokio::sync::oneshot;
 
 use crate::{
-    Fault, Happening,
+    ExternalEvent, Fault,
     effect::{EffectKind, EffectResult, Effects},
     interference::{cancel, contradict},
     process::SimService,
-    roster::{Group, Roster},
+    roster::{Group, RunningProcesses},
     world::SimWorld,
 };
 
@@ -31,12 +31,12 @@ const SLOWEST_RETRY: i64 = 60_000;
 /// Client of the bus in one process.
 pub struct SimBus {
     effects: Effects,
-    roster: Arc<Roster>,
+    roster: Arc<RunningProcesses>,
 }
 
 impl SimBus {
     /// Client for one process: `effects` decides which of its publications fail or are lost.
-    pub fn new(effects: Effects, roster: Arc<Roster>) -> Self {
+    pub fn new(effects: Effects, roster: Arc<RunningProcesses>) -> Self {
         Self { effects, roster }
     }
 
@@ -96,7 +96,7 @@ impl Bus for SimBus {
         let Some(event) = bugs(event) else { return Ok(()) };
         let event = Arc::new(event);
         let effect = |inner: &mut crate::world::WorldState| {
-            inner.note(service, Happening::Published { by: service, event: Arc::clone(&event) });
+            inner.note(service, ExternalEvent::Published { by: service, event: Arc::clone(&event) });
             if service != SimService::Outside {
                 contradict(inner, self.world(), self.outside(), &event);
             }
@@ -152,7 +152,7 @@ impl<F: Future + Unpin> Future for Timed<F> {
 }
 
 /// Delivers an event to one member of a group until it is acknowledged.
-pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: i64) {
+pub async fn carry(roster: Arc<RunningProcesses>, event: Arc<Event>, group: Group, delay: i64) {
     let world = roster.world();
     world.sleep(delay).await;
     let mut wait = FIRST_RETRY;
@@ -165,7 +165,7 @@ pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: 
             let (at, delivered, parking) = (Arc::clone(&world), Arc::clone(&event), roster.parking(service));
             let early = planted("ack_before_handling");
             if early {
-                world.inner().note(service, Happening::Acked { by: service, event: Arc::clone(&event) });
+                world.inner().note(service, ExternalEvent::Acked { by: service, event: Arc::clone(&event) });
             }
             world.spawn(service, async move {
                 let handled = Timed { work: handler.handle(&delivered), spent: Duration::ZERO };
@@ -174,10 +174,10 @@ pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: 
                     busy.push(u32::try_from(spent.as_nanos()).unwrap_or(u32::MAX));
                 }
                 let acked = match answer {
-                    Disposition::Done => Some(Happening::Acked { by: service, event: delivered }),
+                    Disposition::Done => Some(ExternalEvent::Acked { by: service, event: delivered }),
                     Disposition::Retry(why) if planted("ack_on_retry") => {
                         at.inner().trace(service, || format!("swallows: {why}"));
-                        Some(Happening::Acked { by: service, event: delivered })
+                        Some(ExternalEvent::Acked { by: service, event: delivered })
                     }
                     Disposition::Retry(why) => {
                         at.inner().trace(service, || format!("requests redelivery: {why}"));
@@ -186,7 +186,7 @@ pub async fn carry(roster: Arc<Roster>, event: Arc<Event>, group: Group, delay: 
                     Disposition::Park(why) => {
                         let raw = serde_json::to_vec(&*delivered).unwrap_or_default();
                         let parked = parking.park(delivered.id(), &why, &raw).await;
-                        parked.ok().map(|()| Happening::Parked { by: service, event: delivered })
+                        parked.ok().map(|()| ExternalEvent::Parked { by: service, event: delivered })
                     }
                 };
                 let done = acked.is_some();

@@ -20,7 +20,7 @@ use crate::{
     cloud::{SimBuilds, SimClusters, SimScheduler, SimWarehouse},
     effect::Effects,
     process::SimService,
-    roster::Roster,
+    roster::RunningProcesses,
     world::SimWorld,
 };
 
@@ -34,7 +34,7 @@ const TICK: Span = Span::from_secs(20);
 
 pub struct Fleet {
     world: Arc<SimWorld>,
-    roster: Arc<Roster>,
+    roster: Arc<RunningProcesses>,
     lives: Mutex<BTreeMap<SimService, u32>>,
     settings: Mutex<BTreeMap<SimService, Span>>,
 }
@@ -42,7 +42,7 @@ pub struct Fleet {
 impl Fleet {
     /// Creates an empty fleet; processes are started by [`Self::start`].
     pub fn new(world: Arc<SimWorld>, bucket: Arc<dyn Store>) -> Arc<Self> {
-        let roster = Arc::new(Roster::new(Arc::clone(&world), bucket));
+        let roster = Arc::new(RunningProcesses::new(Arc::clone(&world), bucket));
         Arc::new(Self { world, roster, lives: Mutex::default(), settings: Mutex::default() })
     }
 
@@ -50,7 +50,7 @@ impl Fleet {
         Arc::clone(&self.world)
     }
 
-    pub fn roster(&self) -> Arc<Roster> {
+    pub fn roster(&self) -> Arc<RunningProcesses> {
         Arc::clone(&self.roster)
     }
 

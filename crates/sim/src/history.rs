@@ -9,7 +9,7 @@ use crate::process::SimService;
 
 /// An event outside the services.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum ExternalEvent {
     /// The bus accepted an event.
     Published {
         /// Process that published the event.
@@ -103,7 +103,7 @@ pub fn is_pair(name: &str) -> bool {
     name.contains("-locate-")
 }
 
-impl fmt::Display for Happening {
+impl fmt::Display for ExternalEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short = |event: &Event| {
             let event_type = event.ty().trim_start_matches("dev.burnin.");

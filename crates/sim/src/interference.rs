@@ -8,7 +8,7 @@ use model::{CancelRequested, Class, Fact, Failure};
 use service::Bus;
 
 use crate::{
-    Fault, Happening,
+    ExternalEvent, Fault,
     process::SimService,
     world::{SimWorld, WorldState},
 };
@@ -24,7 +24,7 @@ pub fn contradict(inner: &mut WorldState, world: Arc<SimWorld>, bus: impl Bus + 
     let class = [Class::Infrastructure, Class::Workload, Class::ClusterLost][inner.random.index(3)];
     let failure = Failure::new(class, "CONTRADICTED", "another observer reports a different result");
     let run = message.run.clone();
-    inner.note(SimService::Outside, Happening::Contradicted { run: run.clone(), stage });
+    inner.note(SimService::Outside, ExternalEvent::Contradicted { run: run.clone(), stage });
     let lie = Message::fact("intruder", run, message.attempt, Fact::failed(stage, failure)).to_event();
     inner.in_flight += 1;
     inner.spawn(SimService::Outside, async move {

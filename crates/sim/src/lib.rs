@@ -36,7 +36,7 @@ pub mod world;
 pub use checks::SimEnd;
 pub use disk_store::ObjectFile;
 pub use faults::{Fault, Faults};
-pub use history::{Happening, run_of};
+pub use history::{ExternalEvent, run_of};
 pub use rng::SeededRandom;
 pub use scenario::{ProcessFault, RequestedRun, Scenario};
 pub use simulation::{SimOutcome, Simulation, run};

@@ -12,7 +12,7 @@ use ledger::Store;
 use loader::Loader;
 use model::planted;
 use provisioner::Provisioner;
-use service::{DeadLetters, Handler, StoreParking};
+use service::{DeadLetters, Handler, StoredDeadLetters};
 
 use crate::{effect::Effects, process::SimService, store::SimStore, world::SimWorld};
 
@@ -54,13 +54,13 @@ impl Group {
 }
 
 /// The running processes and their bucket.
-pub struct Roster {
+pub struct RunningProcesses {
     world: Arc<SimWorld>,
     bucket: Arc<dyn Store>,
     alive: Mutex<BTreeMap<SimService, Arc<dyn Handler>>>,
 }
 
-impl Roster {
+impl RunningProcesses {
     pub fn new(world: Arc<SimWorld>, bucket: Arc<dyn Store>) -> Self {
         Self { world, bucket, alive: Mutex::default() }
     }
@@ -92,7 +92,7 @@ impl Roster {
             return Arc::new(DiscardedDeadLetters);
         }
         let effects = self.effects(service);
-        Arc::new(StoreParking::new(self.store(service), Arc::new(effects)))
+        Arc::new(StoredDeadLetters::new(self.store(service), Arc::new(effects)))
     }
 
     /// Ends a process. Returns `false` if it was not running.

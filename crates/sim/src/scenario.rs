@@ -71,7 +71,7 @@ fn name(number: usize) -> RunId {
 
 impl RequestedRun {
     /// The run with this number, requested at the start and not cancelled.
-    pub fn plainly(number: usize) -> Self {
+    pub fn at_start(number: usize) -> Self {
         // Divide the runs among systems: every verdict reads the history of its system, and no system has ten thousand concurrent runs.
         let workflow = Workflow { name: format!("sim-{}", number / RUNS_OF_A_SYSTEM), ..workload::whole() };
         Self { run: name(number), workflow, after: 0, cancelled_after: None }
@@ -83,7 +83,7 @@ impl Scenario {
     pub fn without_faults(seed: u64, runs: usize) -> Self {
         Self {
             seed,
-            asked: (0..runs).map(RequestedRun::plainly).collect(),
+            asked: (0..runs).map(RequestedRun::at_start).collect(),
             faults: Faults::none(),
             process_faults: Vec::new(),
             skews: Vec::new(),

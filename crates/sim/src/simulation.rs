@@ -11,7 +11,7 @@ use model::{Attempt, CancelRequested, Fact, Record};
 use service::Bus;
 
 use crate::{
-    Fault, Happening, RequestedRun, Scenario, SeededRandom,
+    ExternalEvent, Fault, RequestedRun, Scenario, SeededRandom,
     bus::{SimBus, carry},
     checks::{self, RunFiles, SimEnd, Violation},
     cloud::SimCluster,
@@ -214,9 +214,9 @@ impl Simulation {
     fn replay(&self) {
         let inner = &mut *self.world.inner();
         inner.faults.occurs(Fault::Replay, &mut inner.random);
-        inner.note(SimService::Outside, Happening::Replayed);
+        inner.note(SimService::Outside, ExternalEvent::Replayed);
         let acked = inner.history.iter().filter_map(|(_, happening)| match happening {
-            Happening::Acked { event, .. } => Some(Arc::clone(event)),
+            ExternalEvent::Acked { event, .. } => Some(Arc::clone(event)),
             _ => None,
         });
         for event in acked.collect::<Vec<_>>() {

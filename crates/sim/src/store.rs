@@ -9,7 +9,7 @@ use model::{Record, RecordEntry, planted};
 use tokio::io::AsyncReadExt;
 
 use crate::{
-    Happening,
+    ExternalEvent,
     effect::{EffectKind, EffectResult, Effects},
 };
 
@@ -71,7 +71,7 @@ impl Store for SimStore {
                 if name.starts_with("ledger/") {
                     inner.trace(service, || recorded(name, &body));
                 }
-                inner.note(service, Happening::Stored { name: name.to_owned() });
+                inner.note(service, ExternalEvent::Stored { name: name.to_owned() });
             }
             Ok(created)
         };
@@ -116,7 +116,7 @@ impl Store for SimStore {
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
         let service = self.effects.service;
         let remove = |inner: &mut crate::world::WorldState| {
-            inner.note(service, Happening::Removed { name: name.to_owned() });
+            inner.note(service, ExternalEvent::Removed { name: name.to_owned() });
             at_once(self.bucket.remove(name))
         };
         match self.effects.call(EffectKind::Write, || format!("remove {name}"), remove).await {

@@ -59,7 +59,7 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let (mut most, mut most_resident, mut open) = (0, 0, 0);
     for number in 0..runs {
         let next = simulation.world.inner().now + APART;
-        simulation.ask(&RequestedRun::plainly(number));
+        simulation.ask(&RequestedRun::at_start(number));
         while simulation.world.inner().now < next && simulation.step() {}
     }
     loop {

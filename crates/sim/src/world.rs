@@ -13,7 +13,7 @@ use service::spawn::Work;
 use crate::{
     cloud::state::Clouds,
     faults::{Fault, Faults},
-    history::Happening,
+    history::ExternalEvent,
     process::{EffectMoment, ProcessState, SimService},
     rng::SeededRandom,
 };
@@ -35,7 +35,7 @@ pub struct WorldState {
     /// End of all faults.
     pub heals_at: i64,
     /// All events outside the services, in order, with their true time. Append-only.
-    pub history: Vec<(i64, Happening)>,
+    pub history: Vec<(i64, ExternalEvent)>,
     /// External systems.
     pub clouds: Clouds,
     pub conditions: BTreeMap<SimService, ProcessState>,
@@ -123,9 +123,9 @@ impl WorldState {
     }
 
     /// Adds an event to the trace, and to the history unless a throughput is measured.
-    pub fn note(&mut self, service: SimService, happening: Happening) {
+    pub fn note(&mut self, service: SimService, happening: ExternalEvent) {
         self.trace(service, || happening.to_string());
-        self.published += usize::from(matches!(happening, Happening::Published { .. }));
+        self.published += usize::from(matches!(happening, ExternalEvent::Published { .. }));
         if self.busy.is_none() {
             self.history.push((self.now, happening));
         }

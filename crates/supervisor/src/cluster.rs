@@ -25,7 +25,7 @@ pub enum ClusterState {
     /// The cluster was not requested.
     Absent,
     /// Some nodes are not ready yet.
-    Coming,
+    Starting,
     /// All nodes accept jobs.
     Ready(Cluster),
     /// A node has failed or did not start.
@@ -148,7 +148,7 @@ impl ClusterFolder {
             }
         }
         if coming {
-            return Ok(ClusterState::Coming);
+            return Ok(ClusterState::Starting);
         }
         let access = ClusterAccess::processes(&folder.display().to_string());
         Ok(ClusterState::Ready(Cluster { name: name.to_owned(), nodes: request.nodes, access }))

@@ -1,6 +1,6 @@
 //! Evidence in a log outside its tables: networks, errors and their hosts.
 //!
-//! [`Listening`] wraps a log's reader and keeps the relevant lines in constant memory.
+//! [`ClueReader`] wraps a log's reader and keeps the relevant lines in constant memory.
 //! [`diagnose`](crate::diagnose) derives the causes from them.
 
 use std::{
@@ -262,7 +262,7 @@ static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
 });
 
 /// Passes a log through to its reader and extracts clues.
-pub struct Listening<R> {
+pub struct ClueReader<R> {
     log: R,
     clues: Clues,
     /// Number of complete lines processed.
@@ -271,7 +271,7 @@ pub struct Listening<R> {
     begun: Vec<u8>,
 }
 
-impl<R: Read> Listening<R> {
+impl<R: Read> ClueReader<R> {
     /// Extracts clues from a plain-text log; the caller must decompress compressed logs.
     pub fn new(log: R) -> Self {
         Self { log, clues: Clues::default(), lines: 0, begun: Vec::new() }
@@ -321,7 +321,7 @@ impl<R: Read> Listening<R> {
     }
 }
 
-impl<R: Read> Read for Listening<R> {
+impl<R: Read> Read for ClueReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.log.read(buffer)?;
         self.listen(&buffer[..count]);

@@ -41,7 +41,7 @@ mod stored;
 mod table;
 
 pub use baseline::Baseline;
-pub use clues::{Clues, Listening};
+pub use clues::{ClueReader, Clues};
 pub use evidence::RunEvidence;
 pub use fingerprint::Fingerprint;
 pub use judge::judge;

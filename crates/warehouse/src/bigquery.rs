@@ -79,7 +79,7 @@ impl Default for BigQueryOptions {
 /// A dataset of BigQuery, and the bucket through which rows are loaded.
 pub struct BigQuery {
     client: BigQueryClient,
-    spool: LoadStore,
+    load_store: LoadStore,
     batches: Batches,
     settling: Settling,
     options: BigQueryOptions,
@@ -96,11 +96,11 @@ impl BigQuery {
         options: BigQueryOptions,
     ) -> Self {
         let client = BigQueryClient::new(project, dataset, endpoint, options.clone());
-        let spool = LoadStore::new(store, format!("warehouse/{project}.{dataset}"));
+        let load_store = LoadStore::new(store, format!("warehouse/{project}.{dataset}"));
         Self {
             client,
-            spool: spool.clone(),
-            batches: Batches::new(spool, options.clone()),
+            load_store: load_store.clone(),
+            batches: Batches::new(load_store, options.clone()),
             settling: Settling::default(),
             options,
         }
@@ -108,24 +108,24 @@ impl BigQuery {
 
     async fn load_until_final(&self, id: &str, load: &Load) -> Result<u64, Error> {
         load_store::check(id)?;
-        if let Some(end) = self.spool.end(id).await? {
-            return end.of(self.spool.note(id).await?.map_or(0, |note| note.rows));
+        if let Some(end) = self.load_store.end(id).await? {
+            return end.of(self.load_store.note(id).await?.map_or(0, |note| note.rows));
         }
-        let note = match self.spool.note(id).await? {
+        let note = match self.load_store.note(id).await? {
             Some(note) => note,
             None => {
                 fit::check(load)?;
                 // Check the columns first: a load for a table without them must not share a batch with other loads.
                 self.client.ready().await?;
-                self.spool.keep(id, load).await?
+                self.load_store.keep(id, load).await?
             }
         };
         if note.objects.is_empty() {
             return Ok(note.rows);
         }
         let batch = self.batches.join(&note).await?;
-        self.settling.settle(&self.client, &self.spool, &batch).await?;
-        match self.spool.end(id).await? {
+        self.settling.settle(&self.client, &self.load_store, &batch).await?;
+        match self.load_store.end(id).await? {
             Some(end) => end.of(note.rows),
             None => {
                 Err(Error::Transient(format!("BigQuery: batch {} does not contain load {id}", batch.number)))
@@ -133,7 +133,7 @@ impl BigQuery {
         }
     }
 
-    async fn patiently<T>(
+    async fn with_timeout<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
         what: &str,
@@ -151,31 +151,31 @@ impl BigQuery {
 impl Warehouse for BigQuery {
     /// Fails with [`Error::Transient`] if the outcome is unknown: only a repeated call with the same load continues the work.
     async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
-        self.patiently(Box::pin(self.load_until_final(id, load)), "load").await
+        self.with_timeout(Box::pin(self.load_until_final(id, load)), "load").await
     }
 
     async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
-        self.patiently(Box::pin(read::rows(&self.client, run)), "query").await
+        self.with_timeout(Box::pin(read::rows(&self.client, run)), "query").await
     }
 
     async fn metrics(&self, run: &str) -> Result<Vec<MetricRow>, Error> {
-        self.patiently(Box::pin(read::metrics(&self.client, run)), "query").await
+        self.with_timeout(Box::pin(read::metrics(&self.client, run)), "query").await
     }
 
     async fn findings(&self, run: &str) -> Result<Vec<FindingRow>, Error> {
-        self.patiently(Box::pin(read::findings(&self.client, run)), "query").await
+        self.with_timeout(Box::pin(read::findings(&self.client, run)), "query").await
     }
 
     async fn node_results(&self, run: &str) -> Result<Vec<NodeResultRow>, Error> {
-        self.patiently(Box::pin(read::node_results(&self.client, run)), "query").await
+        self.with_timeout(Box::pin(read::node_results(&self.client, run)), "query").await
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
-        self.patiently(Box::pin(read::verdicts(&self.client, run)), "query").await
+        self.with_timeout(Box::pin(read::verdicts(&self.client, run)), "query").await
     }
 
     async fn past(&self, wanted: &PastQuery) -> Result<Vec<PastRun>, Error> {
-        self.patiently(Box::pin(read::past(&self.client, wanted)), "query").await
+        self.with_timeout(Box::pin(read::past(&self.client, wanted)), "query").await
     }
 
     fn table(&self) -> String {

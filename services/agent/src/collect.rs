@@ -82,18 +82,18 @@ impl Collector {
         cluster: &Cluster,
         jobs: &[(Attempt, String)],
     ) -> Result<Logs, PortError> {
-        let committed = match self.artefacts.committed(owner).await.map_err(damaged)? {
+        let committed = match self.artefacts.committed(owner).await.map_err(artefact_error)? {
             Some(committed) => committed,
             None => {
                 if planted("manifest_first") {
-                    self.artefacts.commit(owner, Vec::new()).await.map_err(damaged)?;
+                    self.artefacts.commit(owner, Vec::new()).await.map_err(artefact_error)?;
                 }
                 let mut taken = Taken::default();
                 for (attempt, job) in jobs {
                     self.job(&OwnedJob { owner, cluster, attempt: *attempt, job }, &mut taken).await?;
                 }
                 let commit = self.artefacts.commit_with(owner, taken.objects, left_out(taken.left_out));
-                commit.await.map_err(damaged)?
+                commit.await.map_err(artefact_error)?
             }
         };
         let objects = &committed.manifest.objects;
@@ -182,7 +182,9 @@ impl Collector {
         for version in 1..=VERSIONS {
             let name = if version == 1 { name.to_owned() } else { format!("{name}~{version}") };
             let (body, collected) = body::body(&file, &self.rules, limit).await?;
-            if let Some(mut object) = self.artefacts.offer(of.owner, &name, body).await.map_err(damaged)? {
+            if let Some(mut object) =
+                self.artefacts.offer(of.owner, &name, body).await.map_err(artefact_error)?
+            {
                 let collected = collected.lock().unwrap_or_else(PoisonError::into_inner);
                 object.collected = Some(collected.clone());
                 return Ok(object);
@@ -267,7 +269,7 @@ fn left_out(mut files: Vec<LeftOut>) -> Vec<LeftOut> {
     files
 }
 
-pub(crate) fn damaged(error: ArtefactError) -> PortError {
+pub(crate) fn artefact_error(error: ArtefactError) -> PortError {
     match error {
         ArtefactError::Store(error) => PortError::transient(error),
         // The class `infrastructure` permits another attempt of the stage; that attempt writes under other names.

@@ -33,7 +33,7 @@ pub use locate::Locator;
 pub struct Agent {
     scheduler: Arc<dyn Scheduler>,
     collector: Collector,
-    watches: Pollers,
+    pollers: Pollers,
     every: Span,
 }
 
@@ -52,7 +52,7 @@ impl Agent {
     pub fn new(scheduler: Arc<dyn Scheduler>, artefacts: Artefacts, every: Span) -> Self {
         let (rules, limits) = (Rules::of_patterns(), CollectLimits::default());
         let collector = Collector { scheduler: Arc::clone(&scheduler), artefacts, rules, limits };
-        Self { scheduler, collector, watches: Pollers::default(), every }
+        Self { scheduler, collector, pollers: Pollers::default(), every }
     }
 
     /// Sets redaction rules and limits.
@@ -93,7 +93,7 @@ impl Agent {
             Ok(PollResult::Running) => {
                 let (scheduler, cluster, name) =
                     (Arc::clone(&self.scheduler), cluster.clone(), id.resource_name());
-                self.watches.poll(id, publisher, self.every, move || {
+                self.pollers.poll(id, publisher, self.every, move || {
                     let (scheduler, cluster, name) = (Arc::clone(&scheduler), cluster.clone(), name.clone());
                     async move { poll(&*scheduler, &cluster, &name, true).await.map(poll_result) }
                 });
@@ -120,7 +120,7 @@ impl Agent {
             Ok(PollResult::Ended(fact)) => Ok(publisher.publish_fact(id, fact).await?),
             Ok(PollResult::Running) => {
                 let (command, search, clock) = (id.clone(), search.clone(), Arc::clone(publisher.clock()));
-                self.watches.poll(id, publisher, self.every, move || {
+                self.pollers.poll(id, publisher, self.every, move || {
                     let (locator, command, search) = (locator.clone(), command.clone(), search.clone());
                     let now = clock.now();
                     async move { locator.step(&command, &search, now).await }
@@ -166,7 +166,7 @@ fn poll_result(standing: JobStatus) -> PollResult {
     let failed =
         |class, code: &str, why: String| PollResult::Ended(Fact::JobFailed(Failure::new(class, code, why)));
     match standing {
-        JobStatus::Going => PollResult::Running,
+        JobStatus::Active => PollResult::Running,
         JobStatus::Ended(end) => PollResult::Ended(Fact::JobDone(end)),
         JobStatus::Absent => {
             failed(Class::Infrastructure, "ABSENT", "the scheduler has no job of this name".to_owned())

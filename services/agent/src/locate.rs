@@ -29,7 +29,7 @@ mod outcome;
 use outcome::{NODES_OWN, outcome, read};
 
 use crate::{
-    collect::{Collector, damaged},
+    collect::{Collector, artefact_error},
     job_name,
 };
 
@@ -177,13 +177,13 @@ impl Locator {
     ) -> Result<Option<SweepOutcome>, PortError> {
         let (cluster, name) = (self.scheduler.part(&pair.search.cluster, &pair.ends)?, pair.name());
         let mut standing = self.look(&cluster, &name).await?;
-        if over.is_some() && matches!(standing, JobStatus::Absent | JobStatus::Going) {
+        if over.is_some() && matches!(standing, JobStatus::Absent | JobStatus::Active) {
             // A submission in flight must not start afterwards.
             self.scheduler.cancel(&cluster, &name).await?;
             standing = self.look(&cluster, &name).await?;
         }
         let outcome = match standing {
-            JobStatus::Going => return Ok(None),
+            JobStatus::Active => return Ok(None),
             JobStatus::Absent if over.is_some() => {
                 SweepOutcome::Void { why: "the pair was not started".to_owned() }
             }
@@ -232,7 +232,7 @@ impl Locator {
         let logs = self.collector.collect_for(owner, &cluster, &[(Attempt::FIRST, pair.name())]).await?;
         let program = pair.search.program.clone();
         let read = self.collector.artefacts.logs(&logs, Attempt::FIRST, move |log| read(&program, log));
-        Ok(read.await.map_err(damaged)?.into_iter().map(|(_, reading)| reading).collect())
+        Ok(read.await.map_err(artefact_error)?.into_iter().map(|(_, reading)| reading).collect())
     }
 
     async fn finish(
@@ -362,7 +362,7 @@ impl Locator {
     }
 
     async fn read<T: DeserializeOwned>(&self, id: &CommandId, file: &str) -> Result<Option<T>, PortError> {
-        self.collector.artefacts.get(&(Artefacts::folder(id) + file)).await.map_err(damaged)
+        self.collector.artefacts.get(&(Artefacts::folder(id) + file)).await.map_err(artefact_error)
     }
 
     /// Writes a document once. Returns the first version written.
@@ -374,7 +374,7 @@ impl Locator {
     ) -> Result<T, PortError> {
         let body = serde_json::to_vec_pretty(value).map_err(PortError::transient)?;
         let body: ObjectReader = Box::new(Cursor::new(body));
-        self.collector.artefacts.offer(id, file, body).await.map_err(damaged)?;
+        self.collector.artefacts.offer(id, file, body).await.map_err(artefact_error)?;
         self.read(id, file)
             .await?
             .ok_or_else(|| PortError::Transient(format!("{file} cannot be read back yet; retry")))

@@ -21,7 +21,7 @@ use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 /// The builder's handler, over any [`Builds`].
 pub struct Builder {
     builds: Arc<dyn Builds>,
-    watches: Pollers,
+    pollers: Pollers,
     /// Poll interval of a build; if builds send notifications, polls only compensate for lost notifications.
     every: Span,
 }
@@ -33,7 +33,7 @@ impl Builder {
 
     /// `every`: poll interval of running builds.
     pub fn new(builds: Arc<dyn Builds>, every: Span) -> Self {
-        Self { builds, watches: Pollers::default(), every }
+        Self { builds, pollers: Pollers::default(), every }
     }
 
     async fn build(
@@ -104,7 +104,7 @@ impl Builder {
 
     fn watch(&self, id: &CommandId, publisher: &Publisher) {
         let (builds, key) = (Arc::clone(&self.builds), BuildKey::of(id));
-        self.watches.poll(id, publisher, self.every, move || {
+        self.pollers.poll(id, publisher, self.every, move || {
             let (builds, key) = (Arc::clone(&builds), key.clone());
             async move { Ok(builds.poll(&key).await?.map_or(PollResult::Running, ended)) }
         });

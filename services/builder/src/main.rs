@@ -7,8 +7,8 @@ use build_service::{
     cloud_build::LogBucket,
     location::{BuildAccount, BuildLocation, CloudBuildSettings, NEEDS_A_BUCKET, cloud_build},
 };
-use builder::{Builder, notification::Notified};
-use gcp::{Parts, ServiceContext, Unfit};
+use builder::{Builder, notification::NotificationHandler};
+use gcp::{ServiceContext, ServiceParts, StartupError};
 use model::Span;
 use service::Publisher;
 use supervisor::OwnProgram;
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     )
 }
 
-fn parts(config: Config, context: &ServiceContext) -> Result<Parts, Unfit> {
+fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, StartupError> {
     let store = || context.store(&config.artefacts);
     let (project, location) = match config.builds {
         BuildLocation::Here(folder) => {
@@ -74,15 +74,15 @@ fn parts(config: Config, context: &ServiceContext) -> Result<Parts, Unfit> {
     let worker = Builder::new(Arc::clone(&builds) as _, config.look);
     let mut parts = context.worker(worker, &Builder::TAKES, store);
     let publisher = Publisher::new("builder", Arc::clone(&context.bus), Arc::clone(&context.clock));
-    parts.takes.push(Notified::TAKES);
-    parts.handler = Arc::new(Notified::new(builds, publisher, parts.handler));
+    parts.takes.push(NotificationHandler::TAKES);
+    parts.handler = Arc::new(NotificationHandler::new(builds, publisher, parts.handler));
     Ok(parts)
 }
 
 fn log_bucket(
     location: Option<gcp::StorageLocation>,
     context: &ServiceContext,
-) -> Result<Option<LogBucket>, Unfit> {
+) -> Result<Option<LogBucket>, StartupError> {
     let Some(location) = location else { return Ok(None) };
     let name = location.bucket().ok_or("BURNIN_BUILD_LOGS: expected gs://NAME, found a folder")?.to_owned();
     Ok(Some(LogBucket { name, store: context.store(&location)? }))

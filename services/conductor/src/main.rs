@@ -4,7 +4,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use conductor::{AGENT_FACTS, AgentFacts, Conductor, WakeSettings, takes};
-use gcp::{Parts, StorageLocation};
+use gcp::{ServiceParts, StorageLocation};
 use ledger::{Ledger, Split};
 use model::Span;
 use service::{
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             let handler: Arc<dyn Handler> = conductor;
             let of_agents: Arc<dyn Handler> = Arc::new(AgentFacts(Arc::clone(&handler)));
             let routes = Routes { events: vec![(AGENT_FACTS, of_agents)], ..Routes::default() };
-            Ok((Parts { takes: takes(), handler, parking: store, periodic_tasks: vec![tick] }, routes))
+            Ok((ServiceParts { takes: takes(), handler, parking: store, periodic_tasks: vec![tick] }, routes))
         },
     )
 }

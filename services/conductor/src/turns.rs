@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 /// Runs with a wake-up in progress.
 #[derive(Default)]
-pub(crate) struct Turns(Mutex<BTreeMap<RunId, WakingRun>>);
+pub(crate) struct RunLocks(Mutex<BTreeMap<RunId, WakingRun>>);
 
 #[derive(Default)]
 struct WakingRun {
@@ -20,7 +20,7 @@ struct WakingRun {
 }
 
 /// The turn of one wake-up; dropping it lets the next wake-up of the run proceed.
-pub(crate) struct Turn<'a> {
+pub(crate) struct RunLock<'a> {
     // Fields are dropped in this order: the lock is released before the entry is removed.
     _lock: OwnedMutexGuard<()>,
     _user: User<'a>,
@@ -28,13 +28,13 @@ pub(crate) struct Turn<'a> {
 
 /// A reference to a run's entry. A reference that waits for the lock is counted too.
 struct User<'a> {
-    turns: &'a Turns,
+    turns: &'a RunLocks,
     run: RunId,
 }
 
-impl Turns {
+impl RunLocks {
     /// Waits until no other wake-up of this run is in progress.
-    pub(crate) async fn take(&self, run: &RunId) -> Turn<'_> {
+    pub(crate) async fn take(&self, run: &RunId) -> RunLock<'_> {
         let lock = {
             let mut runs = self.runs();
             let waking = runs.entry(run.clone()).or_default();
@@ -42,7 +42,7 @@ impl Turns {
             Arc::clone(&waking.lock)
         };
         let user = User { turns: self, run: run.clone() };
-        Turn { _lock: lock.lock_owned().await, _user: user }
+        RunLock { _lock: lock.lock_owned().await, _user: user }
     }
 
     /// Number of runs with a wake-up in progress.
@@ -74,7 +74,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_entry_of_a_run_is_removed_after_its_last_wake_up_even_if_a_wait_was_cancelled() {
-        let turns = Turns::default();
+        let turns = RunLocks::default();
         let run: RunId = "night-1".parse().unwrap();
         let first = turns.take(&run).await;
         let mut context = Context::from_waker(Waker::noop());

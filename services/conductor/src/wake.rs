@@ -19,7 +19,7 @@ use model::{
 use service::{Bus, Clock, Publisher, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
 
-use crate::turns::Turns;
+use crate::turns::RunLocks;
 
 /// Maximum number of append attempts per wake-up; then the event is redelivered.
 const RACES: u32 = 20;
@@ -48,7 +48,7 @@ pub enum WakeOutcome {
     /// The fact had no effect, for this reason.
     Ignored(Ignored),
     /// The run was advanced, or had no pending work.
-    Went,
+    Advanced,
 }
 
 /// An incomplete wake-up: wake again.
@@ -62,7 +62,7 @@ pub enum WakeError {
     Store(#[from] ledger::StoreError),
     /// Each of [`RACES`] appends conflicted with another writer's.
     #[error("{run}: {RACES} appends conflicted with other writers; retry")]
-    Crowded { run: RunId },
+    Conflicts { run: RunId },
     /// A command or fact cannot be sent.
     #[error(transparent)]
     Bus(#[from] service::BusError),
@@ -111,7 +111,7 @@ pub struct Conductor {
     observer: Option<Observer>,
     /// Last send time of each command by this process. A hint: without it commands are sent again, which is harmless.
     sent: Mutex<SentCommands>,
-    turns: Turns,
+    turns: RunLocks,
     /// States of open runs, so that each record is folded once. A cache: without it the records are folded again.
     states: Mutex<LinkedHashMap<RunId, KnownState>>,
     /// Closed runs whose last loads are in progress.
@@ -166,7 +166,7 @@ impl Conductor {
         for _ in 0..RACES {
             match self.record(run, &input).await {
                 Err(AppendError::Conflict { .. }) if planted("conflict_is_the_end") => {
-                    return Ok(WakeOutcome::Went);
+                    return Ok(WakeOutcome::Advanced);
                 }
                 Err(AppendError::Conflict { seq, .. }) => {
                     debug!(seq, "another writer appended first")
@@ -176,18 +176,18 @@ impl Conductor {
                 Ok(Some(Recorded { known, ignored, grew })) => {
                     let state = &known.state;
                     let tick = matches!(input, Input::Tick);
-                    self.settle(state, tick).await?;
+                    self.send_owed(state, tick).await?;
                     // Remove the hint after the end is published: while the hint exists, the tick publishes the end again. A repeated fact
                     // adds no record to a closed run.
                     if tick || grew {
                         self.conclude(state).await?;
                     }
                     self.remember(known);
-                    return Ok(ignored.map_or(WakeOutcome::Went, WakeOutcome::Ignored));
+                    return Ok(ignored.map_or(WakeOutcome::Advanced, WakeOutcome::Ignored));
                 }
             }
         }
-        Err(WakeError::Crowded { run: run.clone() })
+        Err(WakeError::Conflicts { run: run.clone() })
     }
 
     /// Appends the records for the input. `None` for an unknown run.
@@ -242,7 +242,7 @@ impl Conductor {
     }
 
     /// Sends the owed commands.
-    async fn settle(&self, state: &RunState, tick: bool) -> Result<(), WakeError> {
+    async fn send_owed(&self, state: &RunState, tick: bool) -> Result<(), WakeError> {
         if let Some(observer) = &self.observer {
             observer(state);
         }

@@ -4,7 +4,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::{Parts, StorageLocation};
+use gcp::{ServiceParts, StorageLocation};
 use ledger::Ledger;
 use pages::{Dashboard, Readonly};
 use run_index::{Pace, RunIndex};
@@ -57,7 +57,10 @@ pub fn main() -> ExitCode {
             };
             let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
             let handler = Arc::new(NoSubscription);
-            Ok((Parts { takes: Vec::new(), handler, parking: store, periodic_tasks: Vec::new() }, routes))
+            Ok((
+                ServiceParts { takes: Vec::new(), handler, parking: store, periodic_tasks: Vec::new() },
+                routes,
+            ))
         },
     )
 }

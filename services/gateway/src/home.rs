@@ -32,7 +32,7 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 
 /// Accepts only requests of the user who started this server, and only with a local host name. `/healthz` needs no credential, and webhooks are
 /// authenticated by their signature, because they may arrive through a tunnel.
-pub fn at_home(router: Router, access: Arc<LocalAccess>, gateway: &Arc<Gateway>) -> Router {
+pub fn local_only(router: Router, access: Arc<LocalAccess>, gateway: &Arc<Gateway>) -> Router {
     router.layer(from_fn_with_state((access, Arc::clone(gateway)), admit))
 }
 
@@ -45,7 +45,7 @@ async fn admit(
     if path == github::PATH {
         return next.run(request).await;
     }
-    if !addressed_here(request.headers()) {
+    if !has_local_host(request.headers()) {
         let why = "expected 127.0.0.1 or localhost in `Host`, the same in `Origin`, and no proxy; open the printed address of this server";
         return ApiProblem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response();
     }
@@ -77,7 +77,7 @@ async fn admit(
     next.run(request).await
 }
 
-fn addressed_here(headers: &HeaderMap) -> bool {
+fn has_local_host(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
     // A proxy in front of this server would make all forwarded requests appear local.
@@ -95,11 +95,11 @@ fn is_local(host: &str) -> bool {
 
 fn code(request: &Request) -> Option<String> {
     #[derive(Deserialize)]
-    struct HomeLink {
+    struct SignInQuery {
         code: String,
     }
     request.uri().query().filter(|query| query.starts_with(CODE))?;
-    Query::<HomeLink>::try_from_uri(request.uri()).ok().map(|Query(link)| link.code)
+    Query::<SignInQuery>::try_from_uri(request.uri()).ok().map(|Query(link)| link.code)
 }
 
 /// Continues to `/` with a page instead of a redirect: after a redirect that started on another site, a browser would not send

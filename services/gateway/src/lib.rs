@@ -53,11 +53,11 @@ pub use api::{
 pub use catalogue::{BrokenWorkflow, Catalogue, CatalogueEntry, ReadWorkflows};
 pub use events::TAKES;
 pub use github::WebhookSecrets;
-pub use home::at_home;
+pub use home::local_only;
 #[cfg(feature = "gcp")]
 pub use refs::HttpRefs;
 pub use refs::{GitRefs, Ref, Refs};
-pub use schedule::Calendar;
+pub use schedule::ScheduleRecords;
 pub use start::{StartError, StartOutcome, StartRequest, Starter};
 
 pub struct GatewaySetup {
@@ -91,7 +91,7 @@ pub struct Gateway {
     pub(crate) publisher: Publisher,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) calendar: Calendar,
+    pub(crate) calendar: ScheduleRecords,
     pub(crate) rates: api::limits::Limiter,
     pub(crate) secrets: WebhookSecrets,
     pub(crate) unchecked: github::Unchecked,
@@ -106,7 +106,7 @@ impl Gateway {
         let publisher = Publisher::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
         let catalogue = Arc::new(catalogue);
         let starter = Starter::new(ledger, Arc::clone(&store), Arc::clone(&catalogue), publisher.clone());
-        let calendar = Calendar::new(Arc::clone(&store));
+        let calendar = ScheduleRecords::new(Arc::clone(&store));
         let rates = api::limits::Limiter::new(rates);
         Arc::new(Self {
             starter,

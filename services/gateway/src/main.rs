@@ -3,7 +3,7 @@
 use std::{process::ExitCode, str::FromStr, sync::Arc};
 
 use gateway::{Catalogue, Gateway, GatewaySetup, HttpRefs, Rates, TAKES, WebhookSecrets};
-use gcp::{Parts, StorageLocation};
+use gcp::{ServiceParts, StorageLocation};
 use ledger::{Ledger, Split};
 use run_index::{Pace, RunIndex};
 use service::{Handler, ids};
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
             };
             let periodic_tasks = gateway.periodic_tasks();
             let handler: Arc<dyn Handler> = gateway;
-            Ok((Parts { takes: TAKES.to_vec(), handler, parking: store, periodic_tasks }, routes))
+            Ok((ServiceParts { takes: TAKES.to_vec(), handler, parking: store, periodic_tasks }, routes))
         },
     )
 }

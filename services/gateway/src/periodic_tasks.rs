@@ -34,7 +34,7 @@ impl PeriodicTask for Schedule {
     }
 
     async fn run(&self) -> Result<(), String> {
-        task_result(self.0.keep_time().await)
+        task_result(self.0.start_due_runs().await)
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Night {
 }
 
 /// Record of handled times.
-pub struct Calendar {
+pub struct ScheduleRecords {
     store: Arc<dyn Store>,
     /// Workflows already logged as stale.
     alarmed: Mutex<BTreeSet<String>>,
@@ -49,7 +49,7 @@ struct FirstSeen {
     since: Timestamp,
 }
 
-impl Calendar {
+impl ScheduleRecords {
     /// `store`: bucket of the marks.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, alarmed: Mutex::default() }
@@ -139,7 +139,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if a workflow failed temporarily, after all workflows were handled.
-    pub async fn keep_time(&self) -> Result<(), StartError> {
+    pub async fn start_due_runs(&self) -> Result<(), StartError> {
         let read = self.catalogue.read().await.map_err(StartError::transient)?;
         let mut result = Ok(());
         for (name, entry) in &read.workflows {
@@ -159,7 +159,7 @@ impl Gateway {
                 let last = validated.get(name).copied();
                 let overdue = self.calendar.overdue(name, every, last, self.clock.now()).await;
                 match overdue.map_err(StartError::transient) {
-                    Ok(since) => self.alarm(name, every, last, since),
+                    Ok(since) => self.log_overdue(name, every, last, since),
                     Err(later) => result = result.and(Err(later)),
                 }
             }
@@ -229,7 +229,7 @@ impl Gateway {
     }
 
     /// Logs once that a workflow is overdue, until it has a verdict again.
-    fn alarm(&self, workflow: &str, every: Span, last: Option<Timestamp>, overdue: Option<Timestamp>) {
+    fn log_overdue(&self, workflow: &str, every: Span, last: Option<Timestamp>, overdue: Option<Timestamp>) {
         let mut alarmed = self.calendar.alarmed.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(since) = overdue else {
             alarmed.remove(workflow);

@@ -128,7 +128,7 @@ impl Starter {
     pub async fn start(&self, request: &StartRequest) -> Result<StartOutcome, StartError> {
         let (name, digest) = (object(&request.key, &request.workflow), request.digest());
         if let Some(before) = self.request(&name).await? {
-            return self.again(before, &digest).await;
+            return self.handle_repeated_request(before, &digest).await;
         }
         let entry = self.entry(request).await?;
         let set: Vec<_> = request.set.iter().map(|(field, value)| (field.clone(), value.clone())).collect();
@@ -174,7 +174,7 @@ impl Starter {
             }
             // A concurrent request was faster, or an earlier response was lost: the stored request applies.
             Creation::Exists => match self.request(&name).await? {
-                Some(before) => self.again(before, &digest).await,
+                Some(before) => self.handle_repeated_request(before, &digest).await,
                 None => Err(StartError::Transient(format!("{name} exists but cannot be read back; retry"))),
             },
         }
@@ -206,7 +206,11 @@ impl Starter {
         Ok(())
     }
 
-    async fn again(&self, before: StoredRequest, digest: &str) -> Result<StartOutcome, StartError> {
+    async fn handle_repeated_request(
+        &self,
+        before: StoredRequest,
+        digest: &str,
+    ) -> Result<StartOutcome, StartError> {
         if before.asked != digest {
             return Err(StartError::Reused { run: before.run });
         }

@@ -56,7 +56,7 @@ impl Judge {
 
     async fn judge(&self, id: &CommandId, case: &JudgedCase<'_>) -> Result<Fact, PortError> {
         let object = Artefacts::folder(id) + OBJECT;
-        let stored = match self.artefacts.get(&object).await.map_err(damaged)? {
+        let stored = match self.artefacts.get(&object).await.map_err(artefact_error)? {
             Some(stored) => stored,
             None => self.reach(id, case).await?,
         };
@@ -76,7 +76,7 @@ impl Judge {
 
     async fn reach(&self, id: &CommandId, case: &JudgedCase<'_>) -> Result<Stored, PortError> {
         let reader = LogReader::of(case.program)?;
-        let (mut logs, clues) = self.listen(case, &reader).await.map_err(damaged)?;
+        let (mut logs, clues) = self.listen(case, &reader).await.map_err(artefact_error)?;
         // Reports and the warehouse read the stored measurements, and need the same direction as the verdict.
         for log in &mut logs {
             if let Cow::Owned(reading) = directed(&log.reading, case.criteria) {
@@ -84,7 +84,7 @@ impl Judge {
             }
         }
         let parsed = Measurements::of(&id.run, case.logs, case.job_attempt, logs);
-        let measurements = measurements::write(&self.artefacts, id, &parsed).await.map_err(damaged)?;
+        let measurements = measurements::write(&self.artefacts, id, &parsed).await.map_err(artefact_error)?;
         if measurements.is_none() {
             warn!(
                 "the measurements are not stored: they exceed 512 MiB, or another version of the program already stored different \
@@ -141,11 +141,11 @@ impl Judge {
         };
         let body = serde_json::to_vec_pretty(&stored).map_err(PortError::transient)?;
         let body: ObjectReader = Box::new(std::io::Cursor::new(body));
-        if self.artefacts.offer(id, OBJECT, body).await.map_err(damaged)?.is_some() {
+        if self.artefacts.offer(id, OBJECT, body).await.map_err(artefact_error)?.is_some() {
             return Ok(stored);
         }
         // Another judge may have stored a verdict at the same time, from another history: the stored one applies.
-        let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(damaged)?;
+        let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(artefact_error)?;
         first.ok_or_else(|| PortError::Transient(format!("the stored {OBJECT} cannot be read back; retry")))
     }
 
@@ -162,7 +162,7 @@ impl Judge {
                 series.add_unread();
                 continue;
             };
-            let earlier = measurements::read_stored(&self.artefacts, file).await.map_err(damaged)?;
+            let earlier = measurements::read_stored(&self.artefacts, file).await.map_err(artefact_error)?;
             let mut all = Reading::default();
             for ParsedLog { reading, .. } in earlier.logs {
                 all.metrics.extend(reading.metrics);
@@ -298,7 +298,7 @@ fn digest(content: &impl Serialize) -> String {
     hex::encode(&Sha256::digest(&content)[..6])
 }
 
-fn damaged(error: ArtefactError) -> PortError {
+fn artefact_error(error: ArtefactError) -> PortError {
     match error {
         ArtefactError::Store(error) => PortError::transient(error),
         ArtefactError::Damaged { .. } => {

@@ -8,7 +8,7 @@ use model::{
     measurement::{LogEnd, Reading},
 };
 use service::PortError;
-use verdict::{Clues, Listening, StatedGpus};
+use verdict::{ClueReader, Clues, StatedGpus};
 
 use crate::pairs;
 
@@ -109,7 +109,7 @@ impl LogReader {
     /// Returns an error if reading fails. A damaged archive is a finding, not an error.
     pub fn listen(&self, log: impl Read) -> io::Result<(Reading, Clues)> {
         let mut log = EvidenceFilter::unpacked(log);
-        let mut listening = Listening::new(&mut log);
+        let mut listening = ClueReader::new(&mut log);
         let mut reading = match self.every {
             Every::Pair => {
                 let rules = pairs::PairRules { rounds: self.rounds, exit: &self.exit };

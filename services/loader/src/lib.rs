@@ -38,7 +38,7 @@ impl Loader {
         let Loading { workflow, check, requested_at, logs, job_attempt, verdict } = *results;
         let mut brought = Load::of(&id.run, (workflow, check), job_attempt, requested_at);
         let parsed = measurements::read(&self.artefacts, &id.run, (logs, job_attempt), verdict).await;
-        for parsed in parsed.map_err(damaged)? {
+        for parsed in parsed.map_err(artefact_error)? {
             brought.log(&parsed.log, &parsed.reading);
         }
         let fingerprint = verdict.map(|reached| Fingerprint(reached.fingerprint.clone()));
@@ -75,7 +75,7 @@ struct Loading<'a> {
     verdict: Option<&'a VerdictReached>,
 }
 
-fn damaged(error: ArtefactError) -> PortError {
+fn artefact_error(error: ArtefactError) -> PortError {
     match error {
         ArtefactError::Store(error) => PortError::transient(error),
         ArtefactError::Damaged { .. } => {

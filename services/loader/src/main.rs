@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::{ServiceContext, StorageLocation, Unfit};
+use gcp::{ServiceContext, StartupError, StorageLocation};
 use ledger::{Artefacts, Store};
 use loader::Loader;
 use model::Span;
@@ -39,7 +39,7 @@ fn warehouse(
     config: &Config,
     context: &ServiceContext,
     store: &Arc<dyn Store>,
-) -> Result<Arc<dyn Warehouse>, Unfit> {
+) -> Result<Arc<dyn Warehouse>, StartupError> {
     match &config.warehouse {
         warehouse::WarehouseLocation::File(path) => Ok(Arc::new(Sqlite::open(path)?)),
         warehouse::WarehouseLocation::BigQuery { project, dataset } => {

@@ -13,9 +13,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlannedReply {
     /// Accepts the delivery.
-    Takes,
+    Accepts,
     /// Accepts the delivery, but the response is lost.
-    TakesInSilence,
+    AcceptsWithoutResponse,
     /// Requests a retry after this delay, seconds.
     Busy(u64),
     /// Refuses the delivery permanently.
@@ -23,7 +23,7 @@ pub enum PlannedReply {
 }
 
 /// The receiver that a test controls.
-pub trait OtherEnd: Send + Sync {
+pub trait TestReceiver: Send + Sync {
     /// Sets the reaction to the next delivery.
     fn will(&self, planned: PlannedReply);
 
@@ -35,15 +35,15 @@ pub trait OtherEnd: Send + Sync {
 ///
 /// # Panics
 /// Panics if a check fails.
-pub async fn suite(sender: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usize) -> Notice) {
+pub async fn suite(sender: &dyn Sender, end: &dyn TestReceiver, notice: impl Fn(usize) -> Notice) {
     let of = |id: &str| end.arrived().iter().filter(|arrived| *arrived == id).count();
 
     let first = notice(1);
-    end.will(PlannedReply::Takes);
+    end.will(PlannedReply::Accepts);
     assert_eq!(sender.deliver(&first).await, Reply::Delivered);
     assert_eq!(of(&first.id), 1, "a delivered notice arrived");
 
-    end.will(PlannedReply::Takes);
+    end.will(PlannedReply::Accepts);
     assert_eq!(sender.deliver(&first).await, Reply::Delivered, "a second delivery succeeds");
     let once = matches!(first.letter, OutgoingMessage::Check(_));
     assert_eq!(of(&first.id), if once { 1 } else { 2 }, "a repeated delivery has the same id");
@@ -56,7 +56,7 @@ pub async fn suite(sender: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usiz
         "the requested delay is respected: {reply:?}"
     );
     assert_eq!(of(&busy.id), 0);
-    end.will(PlannedReply::Takes);
+    end.will(PlannedReply::Accepts);
     assert_eq!((sender.deliver(&busy).await, of(&busy.id)), (Reply::Delivered, 1));
 
     let refused = notice(3);
@@ -66,10 +66,10 @@ pub async fn suite(sender: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usiz
     assert_eq!(of(&refused.id), 0);
 
     let silent = notice(4);
-    end.will(PlannedReply::TakesInSilence);
+    end.will(PlannedReply::AcceptsWithoutResponse);
     let reply = sender.deliver(&silent).await;
     assert!(matches!(reply, Reply::Transient { .. }), "a lost response is not a success: {reply:?}");
-    end.will(PlannedReply::Takes);
+    end.will(PlannedReply::Accepts);
     assert_eq!(sender.deliver(&silent).await, Reply::Delivered);
     assert!((1..=2).contains(&of(&silent.id)));
 

@@ -45,7 +45,7 @@ impl Notifier {
 
     async fn attempt(&self, place: &NoticeKey) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let number = match self.outbox.standing(place, now).await? {
+        let number = match self.outbox.status(place, now).await? {
             DeliveryStatus::Over => return self.outbox.forget(place).await,
             DeliveryStatus::Wait(_) | DeliveryStatus::Busy(_) => return Ok(()),
             DeliveryStatus::Due(number) => number,
@@ -85,7 +85,7 @@ impl Notifier {
             return Ok(true);
         }
         let now = self.clock.now();
-        match self.outbox.standing(&begun, now).await? {
+        match self.outbox.status(&begun, now).await? {
             DeliveryStatus::Over => Ok(true),
             DeliveryStatus::Due(_) | DeliveryStatus::Wait(_) => {
                 self.outbox.supersede(&begun, now).await.map(|()| true)
@@ -100,7 +100,7 @@ impl Notifier {
             Reply::Delivered => None,
             Reply::Transient { why, .. } | Reply::Permanent { why } => Some(why.clone()),
         };
-        let end = self.outbox.settle(notice, number, reply, self.clock.now()).await?;
+        let end = self.outbox.record_attempt(notice, number, reply, self.clock.now()).await?;
         match (end.map(|end| end.how), reason) {
             (Some(_), None) => info!(run.id = %run, channel, number, "notice delivered"),
             (Some(how), Some(why)) => error!(run.id = %run, channel, number, how, "notice dropped: {why}"),

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::{Local, Parts, StorageLocation};
+use gcp::{Local, ServiceParts, StorageLocation};
 use ledger::{Ledger, Split};
 use notifier::{
     Notifier, NotifierSetup, RunLink, TAKES,
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             });
             let periodic_tasks = notifier.periodic_tasks();
             let handler: Arc<dyn Handler> = notifier;
-            Ok(Parts { takes: TAKES.to_vec(), handler, parking: store, periodic_tasks })
+            Ok(ServiceParts { takes: TAKES.to_vec(), handler, parking: store, periodic_tasks })
         },
     )
 }

@@ -158,7 +158,7 @@ impl Outbox {
         Ok(places)
     }
 
-    pub async fn standing(&self, place: &NoticeKey, now: Timestamp) -> Result<DeliveryStatus, StoreError> {
+    pub async fn status(&self, place: &NoticeKey, now: Timestamp) -> Result<DeliveryStatus, StoreError> {
         let folder = place.folder();
         let names = self.0.list(&folder).await?;
         let inner = || names.iter().filter_map(|name| name.strip_prefix(&folder));
@@ -189,7 +189,7 @@ impl Outbox {
     }
 
     /// Records the result of an attempt. Returns the end of the delivery, or `None` if another attempt follows.
-    pub async fn settle(
+    pub async fn record_attempt(
         &self,
         notice: &Notice,
         number: u32,

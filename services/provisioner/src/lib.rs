@@ -25,7 +25,7 @@ pub use sweep::{SweepOutcome, Sweeper, Swept, release, sweep};
 /// The provisioner's handler, over any [`ClusterProvider`].
 pub struct Provisioner {
     clusters: Arc<dyn ClusterProvider>,
-    watches: Pollers,
+    pollers: Pollers,
     every: Span,
 }
 
@@ -36,7 +36,7 @@ impl Provisioner {
 
     /// `every`: poll interval of clusters that start or stop.
     pub fn new(clusters: Arc<dyn ClusterProvider>, every: Span) -> Self {
-        Self { clusters, watches: Pollers::default(), every }
+        Self { clusters, pollers: Pollers::default(), every }
     }
 
     async fn create(
@@ -68,7 +68,7 @@ impl Provisioner {
             Ok(PollResult::Ended(fact)) => Ok(publisher.publish_fact(id, fact).await?),
             Ok(PollResult::Running) => {
                 let (clusters, spec, name) = (Arc::clone(&self.clusters), spec.clone(), name.to_owned());
-                self.watches.poll(id, publisher, self.every, move || {
+                self.pollers.poll(id, publisher, self.every, move || {
                     let (clusters, spec, name) = (Arc::clone(&clusters), spec.clone(), name.clone());
                     async move { poll(&*clusters, &spec, &name).await }
                 });
@@ -96,7 +96,7 @@ fn poll_result(standing: ClusterStatus) -> PollResult {
     let failed =
         |class, code, why: String| PollResult::Ended(Fact::ClusterFailed(Failure::new(class, code, why)));
     match standing {
-        ClusterStatus::Coming => PollResult::Running,
+        ClusterStatus::Starting => PollResult::Running,
         ClusterStatus::Ready(cluster) => PollResult::Ended(Fact::ClusterReady(cluster)),
         ClusterStatus::Absent => {
             failed(Class::Infrastructure, "ABSENT", "the provider has no cluster of this name".to_owned())

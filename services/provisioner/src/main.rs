@@ -9,9 +9,9 @@ use build_service::{
 };
 use cluster_deployed::DeployedClusters;
 use cluster_local::{LocalClusters, gpus};
-use gcp::{Parts, ServiceContext, Unfit};
+use gcp::{ServiceContext, ServiceParts, StartupError};
 use model::Span;
-use provisioner::{Providers, Provisioner, Sweeper, notification::Notified};
+use provisioner::{Providers, Provisioner, Sweeper, notification::NotificationHandler};
 use service::{Publisher, serve::PeriodicTask};
 use supervisor::OwnProgram;
 
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     )
 }
 
-fn parts(config: Config, context: &ServiceContext) -> Result<Parts, Unfit> {
+fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, StartupError> {
     let open = || context.store(&config.artefacts);
     let clock = || Arc::clone(&context.clock);
     let mut on_cloud_build = None;
@@ -89,8 +89,8 @@ fn parts(config: Config, context: &ServiceContext) -> Result<Parts, Unfit> {
     let mut parts = context.worker(worker, &Provisioner::TAKES, store);
     if let Some(builds) = on_cloud_build {
         let publisher = Publisher::new("provisioner", Arc::clone(&context.bus), Arc::clone(&context.clock));
-        parts.takes.push(Notified::TAKES);
-        parts.handler = Arc::new(Notified::new(builds, clusters, publisher, parts.handler));
+        parts.takes.push(NotificationHandler::TAKES);
+        parts.handler = Arc::new(NotificationHandler::new(builds, clusters, publisher, parts.handler));
     }
     parts.periodic_tasks.push(sweeper);
     Ok(parts)
@@ -100,7 +100,7 @@ fn parts(config: Config, context: &ServiceContext) -> Result<Parts, Unfit> {
 fn log_bucket(
     location: Option<gcp::StorageLocation>,
     context: &ServiceContext,
-) -> Result<Option<LogBucket>, Unfit> {
+) -> Result<Option<LogBucket>, StartupError> {
     let Some(location) = location else { return Ok(None) };
     let name = location.bucket().ok_or("BURNIN_BUILD_LOGS: expected gs://NAME, found a folder")?.to_owned();
     Ok(Some(LogBucket { name, store: context.store(&location)? }))

@@ -18,14 +18,14 @@ use service::{
 };
 
 /// Handles notifications, and passes other events to the handler of commands.
-pub struct Notified {
+pub struct NotificationHandler {
     builds: Arc<CloudBuilds>,
     clusters: Arc<dyn ClusterProvider>,
     publisher: Publisher,
     commands: Arc<dyn Handler>,
 }
 
-impl Notified {
+impl NotificationHandler {
     /// Event type of the notifications, as named by Google.
     pub const TAKES: &'static str = BUILD_CHANGED;
 
@@ -63,7 +63,7 @@ impl Notified {
 }
 
 #[async_trait::async_trait]
-impl Handler for Notified {
+impl Handler for NotificationHandler {
     async fn handle(&self, event: &Event) -> Disposition {
         if event.ty() != Self::TAKES {
             return self.commands.handle(event).await;

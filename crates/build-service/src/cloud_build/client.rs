@@ -37,14 +37,14 @@ pub enum RequestFailure {
     /// Rejected temporarily; the request had no effect.
     Transient(String),
     /// Unknown outcome.
-    Unclear(String),
+    OutcomeUnknown(String),
 }
 
 impl From<RequestFailure> for PortError {
     fn from(refusal: RequestFailure) -> Self {
         match refusal {
             RequestFailure::Permanent(failure) => Self::Permanent(failure),
-            RequestFailure::Transient(why) | RequestFailure::Unclear(why) => Self::Transient(why),
+            RequestFailure::Transient(why) | RequestFailure::OutcomeUnknown(why) => Self::Transient(why),
         }
     }
 }
@@ -80,14 +80,16 @@ impl CloudBuildClient {
     /// Creates a build. The API has no request id, so this is never repeated here.
     ///
     /// # Errors
-    /// Returns an error if the request fails: [`RequestFailure::Unclear`] if the build may exist.
+    /// Returns an error if the request fails: [`RequestFailure::OutcomeUnknown`] if the build may exist.
     pub async fn create(&self, build: Build) -> Result<Build, RequestFailure> {
         // With `project_id` the client would use the path without a location.
         let create = self.api().await?.create_build().set_parent(&self.parent).set_build(build);
         let operation = create.with_retry_policy(NeverRetry).send().await.map_err(refusal)?;
         let metadata = operation.metadata.and_then(|any| any.to_msg::<BuildOperationMetadata>().ok());
         let created = metadata.and_then(|metadata| metadata.build).filter(|build| !build.id.is_empty());
-        created.ok_or_else(|| RequestFailure::Unclear(format!("operation {} names no build", operation.name)))
+        created.ok_or_else(|| {
+            RequestFailure::OutcomeUnknown(format!("operation {} names no build", operation.name))
+        })
     }
 
     /// A build by its id; `None` if it does not exist.
@@ -147,9 +149,9 @@ fn refusal(error: Error) -> RequestFailure {
         Some(400 | 404 | 412 | 413) => never(Class::Input),
         Some(401 | 403) => never(Class::Infrastructure),
         Some(429) => RequestFailure::Transient(format!("Cloud Build: {message}")),
-        Some(_) => RequestFailure::Unclear(format!("Cloud Build: {message}")),
+        Some(_) => RequestFailure::OutcomeUnknown(format!("Cloud Build: {message}")),
         None if error.is_binding() => never(Class::Input),
         None if error.is_authentication() || error.is_connect() => RequestFailure::Transient(chain(&error)),
-        None => RequestFailure::Unclear(chain(&error)),
+        None => RequestFailure::OutcomeUnknown(chain(&error)),
     }
 }

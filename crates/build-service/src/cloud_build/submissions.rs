@@ -129,7 +129,7 @@ impl Submissions {
         }
         match self.client.create(build).await {
             Ok(build) => self.created(key, claim, build).await,
-            Err(RequestFailure::Unclear(why)) => self.read_back(key, why).await,
+            Err(RequestFailure::OutcomeUnknown(why)) => self.read_back(key, why).await,
             Err(certain) => {
                 self.journal.release(key, claim).await.map_err(PortError::transient)?;
                 Err(certain.into())

@@ -17,8 +17,8 @@ pub struct FakeClusters {
 }
 
 enum Fake {
-    Coming(u32, Box<(Cluster, ListedCluster)>),
-    GivenBack,
+    Starting(u32, Box<(Cluster, ListedCluster)>),
+    Released,
 }
 
 impl FakeClusters {
@@ -32,7 +32,7 @@ impl FakeClusters {
         let clusters = self.clusters();
         clusters
             .iter()
-            .filter(|(_, fake)| !matches!(fake, Fake::GivenBack))
+            .filter(|(_, fake)| !matches!(fake, Fake::Released))
             .map(|(name, _)| name.clone())
             .collect()
     }
@@ -57,10 +57,10 @@ impl ClusterProvider for FakeClusters {
         match self
             .clusters()
             .entry(order.name.clone())
-            .or_insert(Fake::Coming(0, Box::new((cluster, listed))))
+            .or_insert(Fake::Starting(0, Box::new((cluster, listed))))
         {
-            Fake::Coming(..) => Ok(order.name.clone()),
-            Fake::GivenBack => {
+            Fake::Starting(..) => Ok(order.name.clone()),
+            Fake::Released => {
                 let why = format!("{} was released", order.name);
                 Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)))
             }
@@ -69,24 +69,24 @@ impl ClusterProvider for FakeClusters {
 
     async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
         Ok(match self.clusters().get_mut(name) {
-            None | Some(Fake::GivenBack) => ClusterStatus::Absent,
-            Some(Fake::Coming(looks, made)) => {
+            None | Some(Fake::Released) => ClusterStatus::Absent,
+            Some(Fake::Starting(looks, made)) => {
                 *looks += 1;
-                if *looks > 1 { ClusterStatus::Ready(made.0.clone()) } else { ClusterStatus::Coming }
+                if *looks > 1 { ClusterStatus::Ready(made.0.clone()) } else { ClusterStatus::Starting }
             }
         })
     }
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
-        self.clusters().insert(name.to_owned(), Fake::GivenBack);
+        self.clusters().insert(name.to_owned(), Fake::Released);
         let evidence = "the list is empty".to_owned();
         Ok(Deleted { name: name.to_owned(), evidence, confirmed_at: self.clock.now() })
     }
 
     async fn list(&self) -> Result<ClusterListing, PortError> {
         let there = |fake: &Fake| match fake {
-            Fake::Coming(_, made) => Some(made.1.clone()),
-            Fake::GivenBack => None,
+            Fake::Starting(_, made) => Some(made.1.clone()),
+            Fake::Released => None,
         };
         Ok(ClusterListing {
             at: self.clock.now(),

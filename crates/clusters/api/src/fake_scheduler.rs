@@ -62,7 +62,7 @@ impl Scheduler for FakeScheduler {
             match planned {
                 PlannedJob { submitted: false, .. } => JobStatus::Absent,
                 PlannedJob { cancelled: true, .. } => ended("CANCELLED", 0),
-                PlannedJob { looks, .. } if *looks < 3 => JobStatus::Going,
+                PlannedJob { looks, .. } if *looks < 3 => JobStatus::Active,
                 _ => ended("COMPLETED", 0),
             }
         }))

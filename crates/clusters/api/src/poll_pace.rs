@@ -30,7 +30,7 @@ impl PollPace {
     pub fn note(&self, job: &str, status: Option<&JobStatus>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match status {
-            Some(JobStatus::Going) => running.insert(job.to_owned(), Instant::now()),
+            Some(JobStatus::Active) => running.insert(job.to_owned(), Instant::now()),
             _ => running.remove(job),
         };
     }
@@ -49,15 +49,15 @@ mod tests {
     fn a_running_job_is_polled_once_in_an_interval() {
         let pace = PollPace::new(Duration::from_secs(3600));
         assert!(!pace.is_recent("a"));
-        pace.note("a", Some(&JobStatus::Going));
+        pace.note("a", Some(&JobStatus::Active));
         assert!(pace.is_recent("a") && !pace.is_recent("b"));
         pace.forget("a");
         assert!(!pace.is_recent("a"), "the next poll after a cancel or a submission reaches the scheduler");
-        pace.note("a", Some(&JobStatus::Going));
+        pace.note("a", Some(&JobStatus::Active));
         pace.note("a", Some(&JobStatus::Absent));
         assert!(!pace.is_recent("a"));
         let fast = PollPace::new(Duration::ZERO);
-        fast.note("a", Some(&JobStatus::Going));
+        fast.note("a", Some(&JobStatus::Active));
         assert!(!fast.is_recent("a"));
     }
 }

@@ -22,7 +22,7 @@ pub enum ClusterStatus {
     /// The provider has no cluster of this name.
     Absent,
     /// Starting.
-    Coming,
+    Starting,
     /// Ready for jobs.
     Ready(Cluster),
     /// Failed to start, or broken.

@@ -74,7 +74,7 @@ async fn ready(clusters: &dyn ClusterProvider, name: &str) -> Cluster {
     for _ in 0..1000 {
         match clusters.poll(name).await.expect("an answer") {
             ClusterStatus::Ready(cluster) => return cluster,
-            ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
+            ClusterStatus::Starting => tokio::time::sleep(Duration::from_millis(10)).await,
             other => panic!("{name}: expected a ready cluster, found {other:?}"),
         }
     }

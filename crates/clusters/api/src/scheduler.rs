@@ -68,7 +68,7 @@ pub enum JobStatus {
     /// The scheduler has no job of this name.
     Absent,
     /// Pending or running.
-    Going,
+    Active,
     /// The job's program ended, with or without success.
     Ended(JobEnd),
     /// Ended by the infrastructure.

@@ -268,7 +268,7 @@ async fn ended(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str) -> JobE
     for _ in 0..3000 {
         match scheduler.poll(cluster, name).await.expect("an answer") {
             JobStatus::Ended(end) => return end,
-            JobStatus::Going => tokio::time::sleep(Duration::from_millis(10)).await,
+            JobStatus::Active => tokio::time::sleep(Duration::from_millis(10)).await,
             other => panic!("{name}: {other:?}"),
         }
     }

@@ -210,13 +210,18 @@ impl DeployedClusters {
         Ok(left)
     }
 
-    async fn made(&self, name: &str, deployed: &Deployed, image: &Image) -> Result<ClusterStatus, PortError> {
-        let made = match self.left::<DeployedCluster>(image, "cluster.json").await? {
+    async fn deployment_status(
+        &self,
+        name: &str,
+        deployed: &Deployed,
+        image: &Image,
+    ) -> Result<ClusterStatus, PortError> {
+        let made = match self.read_build_file::<DeployedCluster>(image, "cluster.json").await? {
             Ok(made) => made,
             Err(why) => return Ok(ClusterStatus::Broken(format!("the deployment's {why}"))),
         };
         // Steps may succeed although a playbook failed: do not benchmark a partial cluster.
-        if let Some(problem) = self.played(image).await? {
+        if let Some(problem) = self.ansible_failure(image).await? {
             return Ok(ClusterStatus::Broken(problem));
         }
         let kind = deployed.system.kind();
@@ -232,7 +237,7 @@ impl DeployedClusters {
 
     /// Failures in Ansible's events: host, task and reason. The `.jsonl` files of the steps contain these events, as written by the
     /// callback `ansible.posix.jsonl`.
-    async fn played(&self, image: &Image) -> Result<Option<String>, PortError> {
+    async fn ansible_failure(&self, image: &Image) -> Result<Option<String>, PortError> {
         for file in image.files.iter().filter(|file| file.name.ends_with(".jsonl")) {
             let object = image.reference.clone() + &file.name;
             let Some(mut events) = self.store.open(&object).await.map_err(PortError::transient)? else {
@@ -254,7 +259,7 @@ impl DeployedClusters {
     }
 
     /// Reads a file of a build. The inner error is permanent: the file is missing or invalid.
-    async fn left<T: DeserializeOwned>(
+    async fn read_build_file<T: DeserializeOwned>(
         &self,
         image: &Image,
         file: &str,
@@ -295,14 +300,25 @@ impl DeployedClusters {
         let going = |what: &str| Err(PortError::Transient(format!("{name}: {what}")));
         match self.builds.poll(&key).await? {
             Some(BuildPhase::Running) => going("its teardown is running"),
-            Some(BuildPhase::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
-                Ok(destroyed) if destroyed.left.is_empty() => Ok(destroyed),
-                Ok(Destroyed { left, .. }) => {
-                    self.again(name, last + 1, format!("still existing: {}", left.join(", "))).await
+            Some(BuildPhase::Built(image)) => {
+                match self.read_build_file::<Destroyed>(&image, "gone.json").await? {
+                    Ok(destroyed) if destroyed.left.is_empty() => Ok(destroyed),
+                    Ok(Destroyed { left, .. }) => {
+                        self.record_failed_teardown(
+                            name,
+                            last + 1,
+                            format!("still existing: {}", left.join(", ")),
+                        )
+                        .await
+                    }
+                    Err(why) => {
+                        self.record_failed_teardown(name, last + 1, format!("the teardown's {why}")).await
+                    }
                 }
-                Err(why) => self.again(name, last + 1, format!("the teardown's {why}")).await,
-            },
-            Some(BuildPhase::Failed(failure)) => self.again(name, last + 1, failure.message).await,
+            }
+            Some(BuildPhase::Failed(failure)) => {
+                self.record_failed_teardown(name, last + 1, failure.message).await
+            }
             None => {
                 if let Some(failed) = failed {
                     let pause = FIRST_PAUSE.0 * 2_u32.saturating_pow((last - 1).min(16));
@@ -326,7 +342,12 @@ impl DeployedClusters {
         }
     }
 
-    async fn again(&self, name: &str, number: u32, why: String) -> Result<Destroyed, PortError> {
+    async fn record_failed_teardown(
+        &self,
+        name: &str,
+        number: u32,
+        why: String,
+    ) -> Result<Destroyed, PortError> {
         warn!(cluster = name, number, "teardown failed: {why}");
         let failed = ReleaseFailure { at: self.clock.now(), why: why.clone() };
         self.note(&note(name, &format!("failed-{number}")), &failed).await?;
@@ -341,7 +362,7 @@ impl DeployedClusters {
         Ok(Some((request, command)))
     }
 
-    fn proof(&self, name: &str, evidence: String) -> Deleted {
+    fn deletion(&self, name: &str, evidence: String) -> Deleted {
         Deleted { name: name.to_owned(), evidence, confirmed_at: self.clock.now() }
     }
 }
@@ -452,8 +473,8 @@ impl ClusterProvider for DeployedClusters {
         };
         match self.builds.poll(&BuildKey::of(&command)).await? {
             None => Ok(ClusterStatus::Absent),
-            Some(BuildPhase::Running) => Ok(ClusterStatus::Coming),
-            Some(BuildPhase::Built(image)) => self.made(name, &request.deployed, &image).await,
+            Some(BuildPhase::Running) => Ok(ClusterStatus::Starting),
+            Some(BuildPhase::Built(image)) => self.deployment_status(name, &request.deployed, &image).await,
             Some(BuildPhase::Failed(failure)) => Ok(ClusterStatus::Broken(failure.message)),
         }
     }
@@ -472,7 +493,7 @@ impl ClusterProvider for DeployedClusters {
             Some(deleted) => deleted,
             None => {
                 let Some((request, command)) = self.stored_request(name).await? else {
-                    return Ok(self.proof(name, "no cluster of this name was ever requested".to_owned()));
+                    return Ok(self.deletion(name, "no cluster of this name was ever requested".to_owned()));
                 };
                 let deployment = BuildKey::of(&command);
                 // A running deployment would recreate the resources that the teardown deletes.
@@ -494,7 +515,7 @@ impl ClusterProvider for DeployedClusters {
                         evidence += &format!("; kept: {}", left.join(", "));
                     }
                 }
-                let deleted = self.proof(name, evidence);
+                let deleted = self.deletion(name, evidence);
                 self.note(&note(name, "gone"), &deleted).await?;
                 deleted
             }

@@ -167,7 +167,7 @@ impl Scheduler for HostsJobs {
         }
         match launcher {
             Launcher::None => Ok(JobStatus::Absent),
-            Launcher::Running => Ok(JobStatus::Going),
+            Launcher::Running => Ok(JobStatus::Active),
             Launcher::Gone if folder.never_started() => record(&folder, "CANCELLED", ""),
             Launcher::Gone => self.orphaned(&hosts, &folder, name).await,
         }

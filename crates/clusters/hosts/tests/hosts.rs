@@ -118,7 +118,7 @@ async fn settled(jobs: &HostsJobs, job: &JobSpec) -> JobStatus {
     let started = Instant::now();
     loop {
         match jobs.poll(&job.cluster, &job.name).await {
-            Ok(JobStatus::Going) | Err(PortError::Transient(_)) => {}
+            Ok(JobStatus::Active) | Err(PortError::Transient(_)) => {}
             Ok(status) => return status,
             Err(error) => panic!("{}: {error:?}", job.name),
         }

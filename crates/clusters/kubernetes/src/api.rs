@@ -25,7 +25,7 @@ use service::PortError;
 
 use crate::{
     Kubernetes,
-    apiserver::{limited, port_error, typed},
+    apiserver::{port_error, typed, with_timeout},
     client,
     lookup::{self, KUEUE},
     manifest, names,
@@ -126,7 +126,7 @@ impl NamespacedCluster {
     /// # Errors
     /// Returns an error if the API request fails or is forbidden.
     pub async fn jobset(&self, name: &str) -> Result<Option<JobSet>, PortError> {
-        match limited(self.jobsets().get_opt(name)).await? {
+        match with_timeout(self.jobsets().get_opt(name)).await? {
             Ok(found) => found.as_ref().map(typed).transpose(),
             Err(error) => Err(port_error(&error, "JobSet")),
         }
@@ -138,7 +138,7 @@ impl NamespacedCluster {
     /// Returns an error if the API request fails: [`PortError::Permanent`] if it is forbidden.
     pub async fn priority_classes(&self) -> Result<Vec<PriorityClass>, PortError> {
         let classes: Api<PriorityClass> = Api::all(self.client.clone());
-        match limited(classes.list(&ListParams::default())).await? {
+        match with_timeout(classes.list(&ListParams::default())).await? {
             Ok(found) => Ok(found.items),
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 let why = format!(
@@ -178,7 +178,7 @@ impl NamespacedCluster {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::default()
         };
-        match limited(self.jobsets().delete(name, &parameters)).await? {
+        match with_timeout(self.jobsets().delete(name, &parameters)).await? {
             Ok(_) => Ok(()),
             // The JobSet is deleted already, or the name belongs to another JobSet.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
@@ -191,7 +191,7 @@ impl NamespacedCluster {
     /// # Errors
     /// Returns an error if the API request fails.
     pub async fn pod(&self, name: &str) -> Result<Option<Pod>, PortError> {
-        limited(self.pods().get_opt(name)).await?.map_err(|error| port_error(&error, "Pod"))
+        with_timeout(self.pods().get_opt(name)).await?.map_err(|error| port_error(&error, "Pod"))
     }
 
     /// The pods of a JobSet.
@@ -224,7 +224,7 @@ impl NamespacedCluster {
         let Some(version) = version else { return Ok(None) };
         let workloads = self.objects(KUEUE, version, "Workload", "workloads");
         let label = ListParams::default().labels(&format!("kueue.x-k8s.io/job-uid={uid}"));
-        let found = limited(workloads.list(&label)).await?;
+        let found = with_timeout(workloads.list(&label)).await?;
         // After an upgrade the API server may not serve the cached version: discard the version, so that the next
         // call queries it again.
         let gone = matches!(&found, Err(kube::Error::Api(status)) if status.code == 404);
@@ -249,7 +249,7 @@ impl NamespacedCluster {
                 "JobSet" => format!("involvedObject.kind={kind},involvedObject.name={jobset}"),
                 _ => format!("involvedObject.kind={kind},type=Warning"),
             };
-            match limited(events.list(&ListParams::default().fields(&fields))).await? {
+            match with_timeout(events.list(&ListParams::default().fields(&fields))).await? {
                 Ok(list) => {
                     found.extend(list.items.into_iter().filter(|event| {
                         let name = text(event.involved_object.name.as_ref());
@@ -323,7 +323,7 @@ impl NamespacedCluster {
         let nodes: Api<Node> = Api::all(self.client.clone());
         // Lists nodes, because the role for counting nodes grants no `get`.
         let which = ListParams::default().fields(&format!("metadata.name={node}"));
-        let found = limited(nodes.list(&which)).await?.map_err(|error| cordon_refused(&error, code))?;
+        let found = with_timeout(nodes.list(&which)).await?.map_err(|error| cordon_refused(&error, code))?;
         let Some(Node { metadata, spec, .. }) = found.items.into_iter().next() else {
             let why = format!("node {node} does not exist");
             return Err(PortError::Permanent(Failure::new(Class::Input, code, why)));
@@ -335,7 +335,7 @@ impl NamespacedCluster {
     /// node again.
     async fn patch_node(&self, node: &str, patch: &Value, code: &str) -> Result<(), PortError> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let patched = limited(nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch))).await?;
+        let patched = with_timeout(nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch))).await?;
         patched.map(drop).map_err(|error| cordon_refused(&error, code))
     }
 
@@ -362,7 +362,7 @@ impl NamespacedCluster {
         for (kind, plural, name) in
             [("Service", "services", jobset.to_owned()), ("Secret", "secrets", format!("{jobset}-ssh"))]
         {
-            match limited(self.objects("", "v1", kind, plural).get_opt(&name)).await? {
+            match with_timeout(self.objects("", "v1", kind, plural).get_opt(&name)).await? {
                 Ok(Some(found))
                     if found
                         .metadata
@@ -385,7 +385,7 @@ impl NamespacedCluster {
     where
         K: Clone + DeserializeOwned + std::fmt::Debug,
     {
-        match limited(api.list(which)).await? {
+        match with_timeout(api.list(which)).await? {
             Ok(found) => Ok(found.items),
             Err(error) => Err(port_error(&error, kind)),
         }
@@ -403,7 +403,7 @@ where
     let object = serde_json::to_value(object).map_err(PortError::transient)?;
     let object: K = serde_json::from_value(object).map_err(PortError::transient)?;
     let parameters = PostParams { field_manager: Some("burnin".to_owned()), ..PostParams::default() };
-    match limited(api.create(&parameters, &object)).await? {
+    match with_timeout(api.create(&parameters, &object)).await? {
         Ok(_) => Ok(Created::New),
         Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => {
             Ok(Created::Taken)

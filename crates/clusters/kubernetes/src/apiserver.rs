@@ -25,7 +25,7 @@ pub fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Result<T, PortError
 ///
 /// # Errors
 /// Returns an error if the API does not respond within 30 s.
-pub async fn limited<T>(request: impl Future<Output = T>) -> Result<T, PortError> {
+pub async fn with_timeout<T>(request: impl Future<Output = T>) -> Result<T, PortError> {
     let late =
         |_| PortError::Transient(format!("the cluster's API has not responded for {} s", LIMIT.as_secs()));
     tokio::time::timeout(LIMIT, request).await.map_err(late)

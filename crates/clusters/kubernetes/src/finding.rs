@@ -24,7 +24,7 @@ pub struct PodState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodFinding {
     /// The job's pods run.
-    Going,
+    Active,
     /// The job waits; `code` states the reason.
     Waiting {
         /// Reason code, see docs/ERRORS.md.

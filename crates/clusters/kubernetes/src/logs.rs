@@ -45,9 +45,9 @@ pub struct ContainerOutput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PassEnd {
     /// The API returned the complete output.
-    Through,
+    Complete,
     /// Another agent stores the same output: its pieces are not stored again.
-    Overtaken,
+    OtherWriter,
     /// The pod is deleted.
     Gone,
 }
@@ -81,7 +81,7 @@ impl ContainerOutput {
         if self.notes.end(&self.stream).await?.is_some() {
             return Ok(true);
         }
-        if self.read_pass(true, false).await? == PassEnd::Overtaken {
+        if self.read_pass(true, false).await? == PassEnd::OtherWriter {
             return Ok(false);
         }
         self.finish().await
@@ -100,13 +100,13 @@ impl ContainerOutput {
         let ended = pod.as_ref().is_some_and(|pod| ended(pod, &self.container));
         loop {
             match self.read_pass(false, ended).await? {
-                PassEnd::Overtaken => {}
-                PassEnd::Through if ended => {
+                PassEnd::OtherWriter => {}
+                PassEnd::Complete if ended => {
                     self.notes.close(&self.stream, None).await?;
                     return Ok(true);
                 }
-                PassEnd::Through if pod.is_some() => return Ok(false),
-                PassEnd::Through | PassEnd::Gone => {
+                PassEnd::Complete if pod.is_some() => return Ok(false),
+                PassEnd::Complete | PassEnd::Gone => {
                     let why = "the pod was deleted before its output was read completely".to_owned();
                     self.notes.close(&self.stream, Some(why)).await?;
                     return Ok(true);
@@ -122,7 +122,7 @@ impl ContainerOutput {
         let (mut body, mut line) = (Box::pin(body), Vec::new());
         loop {
             let due = unstored.since.filter(|_| follow).map(|since| since + LATEST);
-            let read = match patient(due, next(&mut body, &mut line)).await {
+            let read = match until_deadline(due, next(&mut body, &mut line)).await {
                 None => LogRead::Due,
                 Some(Ok(true)) => LogRead::Line,
                 Some(Ok(false)) => LogRead::End,
@@ -138,10 +138,10 @@ impl ContainerOutput {
             }
             let full = unstored.body.len() >= PIECE;
             if (read != LogRead::Line || full) && !self.keep(&mut unstored).await? {
-                return Ok(PassEnd::Overtaken);
+                return Ok(PassEnd::OtherWriter);
             }
             if read == LogRead::End {
-                return Ok(PassEnd::Through);
+                return Ok(PassEnd::Complete);
             }
         }
     }
@@ -183,7 +183,7 @@ impl ContainerOutput {
 }
 
 /// Reads until the deadline `until`; `None` after it, because the pending lines must then be stored.
-async fn patient<T>(until: Option<Instant>, read: impl Future<Output = T>) -> Option<T> {
+async fn until_deadline<T>(until: Option<Instant>, read: impl Future<Output = T>) -> Option<T> {
     match until {
         Some(until) if until <= Instant::now() => None,
         Some(until) => tokio::time::timeout_at(until, read).await.ok(),

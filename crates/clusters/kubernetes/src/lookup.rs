@@ -8,7 +8,7 @@ use kube::{
 use service::PortError;
 
 use crate::{
-    apiserver::{limited, port_error, typed},
+    apiserver::{port_error, typed, with_timeout},
     objects::LocalQueue,
 };
 
@@ -20,7 +20,7 @@ const PAGE: u32 = 100;
 /// # Errors
 /// Returns an error if the request fails or is not authorized.
 pub async fn served(client: &Client, group_version: &str, plural: &str) -> Result<bool, PortError> {
-    match limited(client.list_api_group_resources(group_version)).await? {
+    match with_timeout(client.list_api_group_resources(group_version)).await? {
         Ok(kinds) => Ok(kinds.resources.iter().any(|kind| kind.name == plural)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(port_error(&error, plural)),
@@ -40,7 +40,8 @@ pub const KUEUE_VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 /// # Errors
 /// Returns an error if the request fails or is not authorized.
 pub async fn kueue(client: &Client) -> Result<Option<&'static str>, PortError> {
-    let groups = limited(client.list_api_groups()).await?.map_err(|error| port_error(&error, "APIGroup"))?;
+    let groups =
+        with_timeout(client.list_api_groups()).await?.map_err(|error| port_error(&error, "APIGroup"))?;
     let served = groups.groups.into_iter().find(|group| group.name == KUEUE).map(|group| group.versions);
     let served = served.unwrap_or_default();
     Ok(KUEUE_VERSIONS.into_iter().find(|known| served.iter().any(|served| served.version == *known)))
@@ -58,7 +59,7 @@ pub async fn queue(
 ) -> Result<Option<LocalQueue>, PortError> {
     let kind = resource(KUEUE, version, "LocalQueue", "localqueues");
     let queues: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
-    match limited(queues.get_opt(name)).await? {
+    match with_timeout(queues.get_opt(name)).await? {
         Ok(found) => found.as_ref().map(typed).transpose(),
         Err(error) => Err(port_error(&error, "LocalQueue")),
     }
@@ -73,7 +74,7 @@ pub async fn nodes(client: &Client, mut each: impl FnMut(&Node)) -> Result<bool,
     let mut from = None;
     loop {
         let page = ListParams { continue_token: from, ..ListParams::default().limit(PAGE) };
-        let page = match limited(nodes.list(&page)).await? {
+        let page = match with_timeout(nodes.list(&page)).await? {
             Ok(page) => page,
             Err(kube::Error::Api(status)) if status.code == 403 => return Ok(false),
             Err(error) => return Err(port_error(&error, "Node")),

@@ -72,7 +72,10 @@ pub async fn probe(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, P
     let mut count = Count::default();
     let seen = lookup::nodes(&client, |node| count.add(node, settings)).await?;
     if !seen {
-        tracing::warn!(cluster = name, "nodes are not counted: no permission to list nodes; grant `list` on nodes to count them");
+        tracing::warn!(
+            cluster = name,
+            "nodes are not counted: no permission to list nodes; grant `list` on nodes to count them"
+        );
         return Ok(ready_on_any_nodes(name, settings));
     }
     let requested = usize::try_from(settings.nodes).unwrap_or(usize::MAX);

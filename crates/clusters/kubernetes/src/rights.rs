@@ -6,7 +6,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::{Api, Client, api::PostParams};
 use service::PortError;
 
-use crate::apiserver::{limited, port_error};
+use crate::apiserver::{port_error, with_timeout};
 
 /// Group, resource with an optional subresource after a slash, and verbs.
 pub type Right = (&'static str, &'static str, &'static [&'static str]);
@@ -50,7 +50,7 @@ pub async fn missing(client: &Client, namespace: &str, rights: &[Right]) -> Resu
                 non_resource_attributes: None,
             };
             let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-            match limited(reviews.create(&PostParams::default(), &review)).await? {
+            match with_timeout(reviews.create(&PostParams::default(), &review)).await? {
                 Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
                 Ok(_) => missing.push(format!("{verb} {path}")),
                 Err(error) => return Err(port_error(&error, "SelfSubjectAccessReview")),

@@ -138,7 +138,7 @@ impl KubernetesJobs {
         let over = state::over(&jobset);
         if !over && (cancelled || jobset.metadata.deletion_timestamp.is_some()) {
             cluster.delete_jobset(called, &uid).await?;
-            return Ok(JobStatus::Going); // running until the JobSet is deleted
+            return Ok(JobStatus::Active); // running until the JobSet is deleted
         }
         if !over {
             place.keys(name, &jobset).await?;
@@ -147,10 +147,10 @@ impl KubernetesJobs {
         let known = self.known(place, name, jobset).await?;
         let now = SystemClock.now();
         let end = match state::derive(&known, settings, now) {
-            PodFinding::Going => return Ok(JobStatus::Going),
+            PodFinding::Active => return Ok(JobStatus::Active),
             PodFinding::Waiting { code, why } => {
                 notes.waits(&format!("{now} {code}: {why}")).await?;
-                return Ok(JobStatus::Going);
+                return Ok(JobStatus::Active);
             }
             PodFinding::Ended(end) if cancelled && end.state != "COMPLETED" => {
                 Ok(JobStatus::Ended(JobEnd { state: "CANCELLED".to_owned(), ..end }))
@@ -240,7 +240,7 @@ impl JobContext {
             (true, false) => {
                 match self.cluster.create_jobset(&manifest::fence(name, &self.settings)).await? {
                     Created::New => self.record_end(cancelled_end()).await,
-                    Created::Taken => Ok(JobStatus::Going),
+                    Created::Taken => Ok(JobStatus::Active),
                 }
             }
             (false, true) => {
@@ -341,7 +341,7 @@ impl Scheduler for KubernetesJobs {
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         if self.pace.is_recent(name) {
-            return Ok(JobStatus::Going);
+            return Ok(JobStatus::Active);
         }
         let place = self.place(cluster, name).await?;
         let status = self.status(&place, name).await;

@@ -38,13 +38,13 @@ pub fn derive(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodFin
     if let Some(lost) = disrupted(&known.pods) {
         return lost;
     }
-    if twice(&known.pods) {
+    if was_recreated(&known.pods) {
         let why = "the job's pods had started and were recreated".to_owned();
         return PodFinding::Lost { code: "RESTARTED".to_owned(), why };
     }
     let begun = known.pods.iter().filter(|pod| began(pod)).count();
     if begun >= settings.nodes as usize {
-        return PodFinding::Going;
+        return PodFinding::Active;
     }
     let waiting = waiting(known, settings);
     if let PodFinding::Waiting { code, why } = &waiting
@@ -81,7 +81,7 @@ fn evicted(known: &PodState) -> Option<PodFinding> {
 }
 
 /// Whether a pod was recreated after it had started: the benchmark may have run twice.
-fn twice(pods: &[Pod]) -> bool {
+fn was_recreated(pods: &[Pod]) -> bool {
     pods.iter().any(|one| {
         let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let newer = |two: &Pod| {

@@ -89,7 +89,7 @@ impl ClusterProvider for LocalClusters {
         let state = self.blocking(move |clusters| clusters.poll(&name)).await?;
         Ok(match state {
             ClusterState::Absent | ClusterState::Deleted(_) => ClusterStatus::Absent,
-            ClusterState::Coming => ClusterStatus::Coming,
+            ClusterState::Starting => ClusterStatus::Starting,
             ClusterState::Ready(cluster) => ClusterStatus::Ready(cluster),
             ClusterState::Broken { why } => ClusterStatus::Broken(why),
         })

@@ -96,7 +96,7 @@ impl Scheduler for LocalJobs {
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         Ok(match jobs(cluster)?.poll(name).map_err(PortError::transient)? {
             JobState::Absent => JobStatus::Absent,
-            JobState::Running => JobStatus::Going,
+            JobState::Running => JobStatus::Active,
             JobState::Ended(end) => JobStatus::Ended(end),
             JobState::NodeFail { node } => JobStatus::Lost {
                 code: "NODE_FAIL".to_owned(),

@@ -78,7 +78,7 @@ impl SlurmJobs {
             return Ok(None);
         };
         // This is a second job, submitted after a lost response. It would end immediately, because the first job has the claim.
-        let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Going);
+        let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Active);
         for row in
             rows.iter().filter(|row| row.kind() == SlurmStateKind::Waiting).skip(usize::from(none_begun))
         {
@@ -98,24 +98,24 @@ impl SlurmJobs {
         self.stop_unwanted(folder, name, &finding, &rows, &marks).await?;
         let status = match finding {
             SlurmFinding::Absent => JobStatus::Absent,
-            SlurmFinding::Going => JobStatus::Going,
+            SlurmFinding::Active => JobStatus::Active,
             SlurmFinding::Waiting(reason) => {
                 read(folder, move |folder| folder.waits(&reason, now)).await?;
-                JobStatus::Going
+                JobStatus::Active
             }
             SlurmFinding::Ended(end) => JobStatus::Ended(end),
             SlurmFinding::Lost { code, why } if slurm.yields && YIELDED.contains(&code.as_str()) => {
                 JobStatus::Yielded { why }
             }
             SlurmFinding::Lost { code, why } => self.lost(slurm, code, why, &rows).await?,
-            SlurmFinding::Never { reason } => {
+            SlurmFinding::Unschedulable { reason } => {
                 let message =
                     format!("the job can never start: {reason}; correct the workflow or the cluster");
                 retest::end(&self.commands, slurm, folder, name).await?;
                 return Err(PortError::Permanent(Failure::new(Class::Input, reason, message)));
             }
         };
-        if !matches!(status, JobStatus::Absent | JobStatus::Going) {
+        if !matches!(status, JobStatus::Absent | JobStatus::Active) {
             retest::end(&self.commands, slurm, folder, name).await?;
         }
         read(folder, move |folder| folder.record_end(status)).await
@@ -160,7 +160,7 @@ impl SlurmJobs {
         rows: &[SlurmJobRow],
         marks: &Marks,
     ) -> Result<(), PortError> {
-        let over = matches!(finding, SlurmFinding::Lost { .. } | SlurmFinding::Never { .. });
+        let over = matches!(finding, SlurmFinding::Lost { .. } | SlurmFinding::Unschedulable { .. });
         if over {
             let marked = name.to_owned();
             read(folder, move |folder| folder.jobs().cancel(&marked)).await?;
@@ -273,7 +273,7 @@ impl Scheduler for SlurmJobs {
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let (slurm, folder) = place(cluster, name)?;
         if self.pace.is_recent(name) {
-            return Ok(JobStatus::Going);
+            return Ok(JobStatus::Active);
         }
         let status = self.status(&slurm, &folder, name).await;
         self.pace.note(name, status.as_ref().ok());

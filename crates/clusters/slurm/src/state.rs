@@ -17,9 +17,9 @@ pub enum SlurmStateKind {
     /// Waiting for its first start.
     Waiting,
     /// The job has nodes, or is releasing them.
-    Going,
+    Active,
     /// Requeued: Slurm will run it again.
-    Again,
+    Requeued,
 }
 
 /// Kind of a state word, in any spelling: `CANCELLED by 0`, `CANCELLED+`, `node_fail`.
@@ -35,16 +35,16 @@ pub fn kind(word: &str) -> SlurmStateKind {
             SlurmStateKind::Lost
         }
         "PENDING" => SlurmStateKind::Waiting,
-        "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" => SlurmStateKind::Again,
+        "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" => SlurmStateKind::Requeued,
         // All other words: RUNNING, CONFIGURING, COMPLETING, SUSPENDED, STOPPED, SIGNALING, RESIZING, STAGE_OUT, POWER_UP_NODE, and unknown
         // ones.
-        _ => SlurmStateKind::Going,
+        _ => SlurmStateKind::Active,
     }
 }
 
 /// Kind of a state with several words: newer versions report a state and its flags as a list.
 pub fn kind_of_all<'a>(words: impl IntoIterator<Item = &'a str>) -> SlurmStateKind {
-    words.into_iter().map(kind).max().unwrap_or(SlurmStateKind::Going)
+    words.into_iter().map(kind).max().unwrap_or(SlurmStateKind::Active)
 }
 
 /// A state word as spelled in Slurm's documentation.
@@ -212,13 +212,13 @@ pub enum SlurmFinding {
     /// Waiting, with the reason.
     Waiting(String),
     /// Running, or undecided because Slurm or the job may still write a missing record.
-    Going,
+    Active,
     /// The job ran and has ended.
     Ended(JobEnd),
     /// Ended by the infrastructure; or held or requeued by Slurm after its start, so that the job must be cancelled.
     Lost { code: String, why: String },
     /// The job cannot start without a change of the cluster or the workflow.
-    Never { reason: String },
+    Unschedulable { reason: String },
 }
 
 /// Delay until a job's own record is visible on a shared folder, milliseconds.
@@ -236,7 +236,7 @@ pub fn derive(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindi
         Some(claim) => {
             let (id, restarts) = claim.split_once('.').unwrap_or((claim, "0"));
             let row = rows.iter().find(|row| row.id.to_string() == id);
-            row.map_or_else(|| forgotten(marks, claim), |row| claimed(row, restarts, marks, now))
+            row.map_or_else(|| purged(marks, claim), |row| claimed(row, restarts, marks, now))
         }
         None => unclaimed(rows, marks, now),
     }
@@ -247,24 +247,24 @@ fn claimed(row: &SlurmJobRow, restarts: &str, marks: &Marks, now: Timestamp) -> 
     let kind = row.kind();
     // Only one execution of the job script may run the benchmark, and that execution has ended.
     if row.restarts.to_string() != restarts && row.restarts > 0
-        || matches!(kind, SlurmStateKind::Again | SlurmStateKind::Waiting)
+        || matches!(kind, SlurmStateKind::Requeued | SlurmStateKind::Waiting)
     {
         return lost("REQUEUED", row, "it had started, and Slurm restarted it");
     }
     match (kind, row.state.as_str(), &marks.end) {
         (SlurmStateKind::Lost, word, _) => ended_by_slurm(word, row),
-        (SlurmStateKind::Ended, "COMPLETED" | "FAILED", Some(end)) => own_word(end, marks),
-        (SlurmStateKind::Ended, "COMPLETED", None) if is_recent(row, now) => SlurmFinding::Going,
+        (SlurmStateKind::Ended, "COMPLETED" | "FAILED", Some(end)) => recorded_finding(end, marks),
+        (SlurmStateKind::Ended, "COMPLETED", None) if is_recent(row, now) => SlurmFinding::Active,
         (SlurmStateKind::Ended, "COMPLETED", None) => lost("NO_END", row, "it ended without its own record"),
         (SlurmStateKind::Ended, word, _) => SlurmFinding::Ended(row.end(word)),
-        _ => SlurmFinding::Going,
+        _ => SlurmFinding::Active,
     }
 }
 
 /// Slurm has purged the job that ran the benchmark.
-fn forgotten(marks: &Marks, claim: &str) -> SlurmFinding {
+fn purged(marks: &Marks, claim: &str) -> SlurmFinding {
     match &marks.end {
-        Some(end) => own_word(end, marks),
+        Some(end) => recorded_finding(end, marks),
         None => SlurmFinding::Lost {
             code: "FORGOTTEN".to_owned(),
             why: format!("Slurm has purged the job, and its start {claim} recorded no end"),
@@ -272,7 +272,7 @@ fn forgotten(marks: &Marks, claim: &str) -> SlurmFinding {
     }
 }
 
-fn own_word(end: &LauncherEnd, marks: &Marks) -> SlurmFinding {
+fn recorded_finding(end: &LauncherEnd, marks: &Marks) -> SlurmFinding {
     match (end.launched, end.exit_code) {
         (false, 0) => SlurmFinding::Ended(JobEnd { exit_code: None, ..end.end("CANCELLED") }),
         (false, code) => SlurmFinding::Lost {
@@ -306,11 +306,11 @@ fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindin
     }
     match (row.kind(), row.state.as_str()) {
         (SlurmStateKind::Waiting, _) if never(&row.reason) => {
-            SlurmFinding::Never { reason: row.reason.clone() }
+            SlurmFinding::Unschedulable { reason: row.reason.clone() }
         }
         (SlurmStateKind::Waiting, _) => SlurmFinding::Waiting(row.reason.clone()),
-        (SlurmStateKind::Going, _) => SlurmFinding::Going,
-        (SlurmStateKind::Again, word) => lost(word, row, "Slurm requeued it before it had started"),
+        (SlurmStateKind::Active, _) => SlurmFinding::Active,
+        (SlurmStateKind::Requeued, word) => lost(word, row, "Slurm requeued it before it had started"),
         (SlurmStateKind::Lost, word) => ended_by_slurm(word, row),
         (SlurmStateKind::Ended, "CANCELLED") if marks.cancelled => SlurmFinding::Ended(cancelled()),
         (SlurmStateKind::Ended, "CANCELLED") => {
@@ -319,7 +319,7 @@ fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindin
         (SlurmStateKind::Ended, "DEADLINE") => {
             lost("DEADLINE", row, "it could not start before its deadline")
         }
-        (SlurmStateKind::Ended, _) if is_recent(row, now) && row.exit == (0, 0) => SlurmFinding::Going,
+        (SlurmStateKind::Ended, _) if is_recent(row, now) && row.exit == (0, 0) => SlurmFinding::Active,
         (SlurmStateKind::Ended, word) => {
             lost("NOT_BEGUN", row, &format!("it is {word} and never started; see slurm.log"))
         }

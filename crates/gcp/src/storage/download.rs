@@ -35,9 +35,9 @@ impl Download {
         let tried = Tries::new(&inner.timeouts).until_done(|| ask(inner, name, None)).await;
         let answer = match tried {
             Ok(answer) => answer,
-            Err(trouble) if trouble.status == Some(404) => return Ok(None),
-            Err(trouble) if trouble.status == Some(403) && inner.is_absent(name).await => return Ok(None),
-            Err(trouble) => return Err(trouble),
+            Err(error) if error.status == Some(404) => return Ok(None),
+            Err(error) if error.status == Some(403) && inner.is_absent(name).await => return Ok(None),
+            Err(error) => return Err(error),
         };
         let object = answer.object();
         let crc32c = object.checksums.and_then(|sums| sums.crc32c);
@@ -71,11 +71,11 @@ impl Download {
                 Ok(Some(bytes)) => {
                     self.at += bytes.len() as u64;
                     self.sum = crc32c::crc32c_append(self.sum, &bytes);
-                    self.tries.went_on();
+                    self.tries.restart_timeout();
                     return Ok(Some(bytes));
                 }
                 Ok(None) => self.break_off(RequestError::unanswered("the response ended early")).await?,
-                Err(trouble) => self.break_off(trouble).await?,
+                Err(error) => self.break_off(error).await?,
             }
         }
         if (self.at, self.sum) == (self.size, self.crc32c) {
@@ -87,9 +87,9 @@ impl Download {
         )))
     }
 
-    async fn break_off(&mut self, trouble: RequestError) -> Result<(), RequestError> {
+    async fn break_off(&mut self, error: RequestError) -> Result<(), RequestError> {
         self.answer = None;
-        self.tries.again(trouble).await
+        self.tries.wait_before_retry(error).await
     }
 
     pub async fn whole(mut self) -> Result<Bytes, RequestError> {

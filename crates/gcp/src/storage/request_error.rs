@@ -52,8 +52,8 @@ impl RequestError {
 }
 
 impl From<RequestError> for io::Error {
-    fn from(trouble: RequestError) -> Self {
-        trouble.source.downcast::<Self>().map_or_else(Self::other, |error| *error)
+    fn from(error: RequestError) -> Self {
+        error.source.downcast::<Self>().map_or_else(Self::other, |error| *error)
     }
 }
 
@@ -105,7 +105,7 @@ impl Tries {
     }
 
     /// Progress was made: restart the timeout.
-    pub fn went_on(&mut self) {
+    pub fn restart_timeout(&mut self) {
         *self = Self::within(self.total, self.attempt);
     }
 
@@ -127,10 +127,10 @@ impl Tries {
     ///
     /// # Errors
     /// Returns the failure if it is permanent, or if the timeout ends before the next attempt.
-    pub async fn again(&mut self, trouble: RequestError) -> Result<(), RequestError> {
+    pub async fn wait_before_retry(&mut self, error: RequestError) -> Result<(), RequestError> {
         let wait = self.pauses.next().unwrap_or_default();
-        if !trouble.is_transient() || Instant::now() + wait >= self.until {
-            return Err(trouble);
+        if !error.is_transient() || Instant::now() + wait >= self.until {
+            return Err(error);
         }
         tokio::time::sleep(wait).await;
         Ok(())
@@ -144,7 +144,7 @@ impl Tries {
         loop {
             match self.one(attempt()).await {
                 Ok(done) => return Ok(done),
-                Err(trouble) => self.again(trouble).await?,
+                Err(error) => self.wait_before_retry(error).await?,
             }
         }
     }

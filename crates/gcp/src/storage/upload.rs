@@ -34,11 +34,11 @@ pub async fn upload(
         Tries::new(&inner.timeouts).until_done(|| async { inner.rest().await?.begin(name).await }).await;
     let begun = match tried {
         Ok(url) => Some(url),
-        Err(trouble) if matches!(trouble.status, Some(412 | 403)) => {
-            inner.seen(name, trouble).await.map_err(|trouble| trouble.store("upload", name))?;
+        Err(error) if matches!(error.status, Some(412 | 403)) => {
+            inner.seen(name, error).await.map_err(|error| error.store("upload", name))?;
             None
         }
-        Err(trouble) => return Err(trouble.store("upload", name)),
+        Err(error) => return Err(error.store("upload", name)),
     };
     let Some(url) = begun else {
         drain(&mut body).await.map_err(read)?;
@@ -55,15 +55,15 @@ pub async fn upload(
         match upload.put(piece, last).await {
             Ok(None) => {}
             Ok(Some(made)) => break made.check(upload.kept, upload.sum).map(|()| Creation::Created),
-            Err(trouble) => break Err(trouble),
+            Err(error) => break Err(error),
         }
     };
     let creation = match outcome {
         Ok(creation) => creation,
-        Err(trouble) => {
+        Err(error) => {
             upload.give_up().await;
             // A cancelled upload can no longer create the object, so the check is final.
-            inner.seen(name, trouble).await.map_err(|trouble| trouble.store("upload", name))?
+            inner.seen(name, error).await.map_err(|error| error.store("upload", name))?
         }
     };
     if creation == Creation::Exists {
@@ -113,17 +113,19 @@ impl Upload<'_> {
                 }
                 Ok(UploadProgress::Kept(kept)) => {
                     if kept > self.kept {
-                        tries.went_on();
+                        tries.restart_timeout();
                     } else if !asking {
-                        tries.again(RequestError::unanswered("no byte of a chunk was stored")).await?;
+                        tries
+                            .wait_before_retry(RequestError::unanswered("no byte of a chunk was stored"))
+                            .await?;
                     }
                     (self.kept, asking) = (kept, false);
                     if kept == end && !last {
                         return Ok(None);
                     }
                 }
-                Err(trouble) => {
-                    tries.again(trouble).await?;
+                Err(error) => {
+                    tries.wait_before_retry(error).await?;
                     asking = true;
                 }
             }

@@ -25,14 +25,14 @@ pub struct Deadline {
     limit: Duration,
     /// Deadline; set when the body is first read.
     ends: Option<Pin<Box<Sleep>>>,
-    late: Late,
+    late: DeadlineFlag,
 }
 
 /// Whether a body missed its deadline.
 #[derive(Clone, Default)]
-pub struct Late(Arc<AtomicBool>);
+pub struct DeadlineFlag(Arc<AtomicBool>);
 
-impl Late {
+impl DeadlineFlag {
     pub fn is_late(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -40,19 +40,19 @@ impl Late {
 
 /// The body missed its deadline.
 #[derive(Debug)]
-pub struct TooSlow(Duration);
+pub struct BodyTimeout(Duration);
 
-impl std::error::Error for TooSlow {}
+impl std::error::Error for BodyTimeout {}
 
-impl fmt::Display for TooSlow {
+impl fmt::Display for BodyTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the request's body was not complete within {:?}", self.0)
     }
 }
 
 impl Deadline {
-    pub fn new(body: Incoming, limit: Duration) -> (Self, Late) {
-        let late = Late::default();
+    pub fn new(body: Incoming, limit: Duration) -> (Self, DeadlineFlag) {
+        let late = DeadlineFlag::default();
         (Self { body, limit, ends: None, late: late.clone() }, late)
     }
 }
@@ -74,7 +74,7 @@ impl http_body::Body for Deadline {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => {
                 self.late.0.store(true, Ordering::Relaxed);
-                Poll::Ready(Some(Err(Box::new(TooSlow(limit)))))
+                Poll::Ready(Some(Err(Box::new(BodyTimeout(limit)))))
             }
         }
     }
@@ -89,9 +89,9 @@ impl http_body::Body for Deadline {
 }
 
 /// A request in progress: its connection becomes idle when this is dropped.
-pub struct Finishing(Arc<Connection>);
+pub struct RequestInProgress(Arc<Connection>);
 
-impl Finishing {
+impl RequestInProgress {
     pub fn new(connection: Arc<Connection>) -> Self {
         Self(connection)
     }
@@ -102,7 +102,7 @@ impl Finishing {
     }
 }
 
-impl Drop for Finishing {
+impl Drop for RequestInProgress {
     fn drop(&mut self) {
         self.0.set_idle(true);
     }
@@ -110,7 +110,7 @@ impl Drop for Finishing {
 
 pub struct TrackedBody {
     body: Body,
-    _finishing: Finishing,
+    _finishing: RequestInProgress,
 }
 
 impl http_body::Body for TrackedBody {

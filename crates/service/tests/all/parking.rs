@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ledger::{MemoryStore, Store, check_name};
 use model::{Span, Timestamp};
-use service::{DeadLetters, ManualClock, StoreParking, parking::MAX_PER_DAY};
+use service::{DeadLetters, ManualClock, StoredDeadLetters, parking::MAX_PER_DAY};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-fn parking() -> (Arc<MemoryStore>, StoreParking) {
+fn parking() -> (Arc<MemoryStore>, StoredDeadLetters) {
     let store = Arc::new(MemoryStore::default());
-    (store.clone(), StoreParking::new(store, Arc::new(ManualClock::new(START))))
+    (store.clone(), StoredDeadLetters::new(store, Arc::new(ManualClock::new(START))))
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn another_event_with_the_same_id_is_parked_too() {
 async fn parked_events_are_limited_per_day() {
     let store = Arc::new(MemoryStore::default());
     let clock = Arc::new(ManualClock::new(START));
-    let parking = StoreParking::new(store.clone(), clock.clone());
+    let parking = StoredDeadLetters::new(store.clone(), clock.clone());
     let park = async |number: usize| {
         parking.park(&number.to_string(), "unknown", number.to_string().as_bytes()).await
     };

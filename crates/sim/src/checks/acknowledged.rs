@@ -6,7 +6,7 @@ use lifecycle::{LeaseState, RunState};
 use model::{Fact, RecordEntry};
 
 use super::{CheckedRun, RunFiles, Violation};
-use crate::{Happening, process::SimService};
+use crate::{ExternalEvent, process::SimService};
 
 const VANISHED: &str = "I7 no event is lost";
 const EARLY: &str = "I8 an event is recorded before it is acknowledged";
@@ -14,7 +14,7 @@ const EARLY: &str = "I8 an event is recorded before it is acknowledged";
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (place, happening) in evidence.places() {
         match happening {
-            Happening::Acked { by: by @ SimService::Conductor(_), event } => {
+            ExternalEvent::Acked { by: by @ SimService::Conductor(_), event } => {
                 if let Some(why) = missing(evidence, place, event) {
                     let ever = missing(evidence, usize::MAX, event).is_some();
                     let invariant = if ever { VANISHED } else { EARLY };
@@ -22,7 +22,7 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
                     found.push(Violation::new(invariant, what));
                 }
             }
-            Happening::Parked { event, .. } => {
+            ExternalEvent::Parked { event, .. } => {
                 let id: String = event.id().chars().take(20).collect();
                 let kept =
                     |name: &String| name.starts_with("parked/") && name.contains(&id.replace('#', "_"));
@@ -49,14 +49,20 @@ fn missing(evidence: &RunFiles, place: usize, event: &Event) -> Option<String> {
     let recorded = run.records[..run.known_at(place)].iter().any(
         |(_, record)| matches!(&record.entry, RecordEntry::Accepted { event, .. } if *event == message.key),
     );
-    if recorded || teaches_nothing(run, state, &message, fact, place) {
+    if recorded || may_stay_unrecorded(run, state, &message, fact, place) {
         return None;
     }
     Some(format!("it is not in the ledger of {}", message.run))
 }
 
 /// Whether the fact may stay unrecorded, evaluated without the state machine: every other fact must be recorded.
-fn teaches_nothing(run: &CheckedRun, state: &RunState, message: &Message, fact: &Fact, place: usize) -> bool {
+fn may_stay_unrecorded(
+    run: &CheckedRun,
+    state: &RunState,
+    message: &Message,
+    fact: &Fact,
+    place: usize,
+) -> bool {
     let attempt = message.attempt;
     let earlier = |is: fn(&Fact) -> bool| {
         run.facts().any(|(at, record, known)| {

@@ -7,7 +7,7 @@ use events::{Content, Message};
 use model::{Command, CommandId, RunId, Timestamp};
 
 use super::{RunFiles, Violation};
-use crate::{Happening, cloud::SECRET, process::SimService};
+use crate::{ExternalEvent, cloud::SECRET, process::SimService};
 
 /// Commands by id, each with the number of records when it became pending.
 type PendingCommands = BTreeMap<CommandId, Vec<(usize, Command)>>;
@@ -18,7 +18,9 @@ const NO_SECRET: &str = "I9 no secret is stored";
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut owed: BTreeMap<&RunId, PendingCommands> = BTreeMap::new();
     for (place, happening) in evidence.places() {
-        let Happening::Published { by: by @ SimService::Conductor(_), event } = happening else { continue };
+        let ExternalEvent::Published { by: by @ SimService::Conductor(_), event } = happening else {
+            continue;
+        };
         let Ok(Message { run, content: Content::Command(command), .. }) = Message::from_event(event) else {
             continue;
         };

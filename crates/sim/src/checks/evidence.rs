@@ -7,7 +7,7 @@ use ledger::Store;
 use lifecycle::RunState;
 use model::{Fact, Record, RecordEntry, RunId};
 
-use crate::{Happening, Scenario, cloud::Clouds, store::at_once, world::WorldState};
+use crate::{ExternalEvent, Scenario, cloud::Clouds, store::at_once, world::WorldState};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimEnd {
@@ -53,7 +53,7 @@ pub struct RunFiles {
     /// Requested runs and faults.
     pub scenario: Scenario,
     /// All events, with their time.
-    pub history: Vec<(i64, Happening)>,
+    pub history: Vec<(i64, ExternalEvent)>,
     pub runs: BTreeMap<RunId, CheckedRun>,
     pub objects: BTreeMap<String, Bytes>,
     /// Final state of the external systems.
@@ -71,7 +71,7 @@ impl RunFiles {
         }
         let mut runs: BTreeMap<RunId, CheckedRun> = BTreeMap::new();
         for (place, (_, happening)) in history.iter().enumerate() {
-            let Happening::Stored { name } = happening else { continue };
+            let ExternalEvent::Stored { name } = happening else { continue };
             let Some((run, _)) = name.strip_prefix("ledger/").and_then(|rest| rest.split_once('/')) else {
                 continue;
             };
@@ -123,13 +123,13 @@ impl RunFiles {
     }
 
     /// All events with their position.
-    pub fn places(&self) -> impl Iterator<Item = (usize, &Happening)> {
+    pub fn places(&self) -> impl Iterator<Item = (usize, &ExternalEvent)> {
         self.history.iter().enumerate().map(|(place, (_, happening))| (place, happening))
     }
 
     /// Whether a false message about the run was published.
-    pub fn lied_about(&self, run: &RunId) -> bool {
-        let lied = |happening: &Happening| matches!(happening, Happening::Contradicted { run: about, .. } if about == run);
+    pub fn has_false_fact(&self, run: &RunId) -> bool {
+        let lied = |happening: &ExternalEvent| matches!(happening, ExternalEvent::Contradicted { run: about, .. } if about == run);
         self.history.iter().any(|(_, happening)| lied(happening))
     }
 }

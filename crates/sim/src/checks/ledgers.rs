@@ -7,7 +7,7 @@ use events::{Content, Message};
 use model::{Class, Conclusion, Fact, Record, RecordEntry, RunId, Stage, Verdict};
 
 use super::{CheckedRun, RunFiles, Violation};
-use crate::{Fault, Happening};
+use crate::{ExternalEvent, Fault};
 
 const SOUND: &str = "ledger sound";
 const TERMINAL: &str = "I6 an end never changes";
@@ -137,7 +137,7 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
     let Some((closed_at, conclusion)) = closings.first() else { return };
     let mut published = 0;
     for (place, happening) in evidence.places() {
-        let Happening::Published { event, .. } = happening else { continue };
+        let ExternalEvent::Published { event, .. } = happening else { continue };
         if event.ty() != "dev.burnin.run.closed.v1" {
             continue;
         }
@@ -240,7 +240,7 @@ fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
 
 /// Whether the record accepts a fact about a cluster. The replay may record such facts even after the end of the run, because clusters
 /// still cost money; the release of an absent cluster is free.
-fn about_money(evidence: &RunFiles, record: &str) -> bool {
+fn is_cluster_fact(evidence: &RunFiles, record: &str) -> bool {
     let record = evidence.objects.get(record).and_then(|body| serde_json::from_slice::<Record>(body).ok());
     record.is_some_and(|record| match record.entry {
         RecordEntry::Accepted { fact, .. } => {
@@ -251,15 +251,15 @@ fn about_money(evidence: &RunFiles, record: &str) -> bool {
 }
 
 fn replay(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    let after = evidence.places().skip_while(|(_, happening)| !matches!(happening, Happening::Replayed));
+    let after = evidence.places().skip_while(|(_, happening)| !matches!(happening, ExternalEvent::Replayed));
     for (_, happening) in after {
         let effect = match happening {
-            Happening::Stored { name } => name.starts_with("ledger/") && !about_money(evidence, name),
+            ExternalEvent::Stored { name } => name.starts_with("ledger/") && !is_cluster_fact(evidence, name),
             // The replay may also load a row with the hours of a cluster whose fact was recorded late.
-            Happening::Loaded { load, .. } => !load.contains(".used."),
-            Happening::BuildBegan { .. } | Happening::ClusterBegan { .. } | Happening::JobBegan { .. } => {
-                true
-            }
+            ExternalEvent::Loaded { load, .. } => !load.contains(".used."),
+            ExternalEvent::BuildBegan { .. }
+            | ExternalEvent::ClusterBegan { .. }
+            | ExternalEvent::JobBegan { .. } => true,
             _ => false,
         };
         if effect {

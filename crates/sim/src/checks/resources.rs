@@ -7,7 +7,7 @@ use model::{Attempt, CheckIndex, Class, Drain, Drained, Fact, Failure, RecordEnt
 
 use super::{RunFiles, Violation};
 use crate::{
-    Happening,
+    ExternalEvent,
     cloud::SimCluster,
     history::{attempt_of, is_pair, run_of},
     workload,
@@ -34,7 +34,7 @@ pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
     jobs(evidence, found);
     closed(evidence, found);
     kills(evidence, found);
-    zombies(evidence, found);
+    clusters_beyond_lease(evidence, found);
     stops(evidence, found);
     named(evidence, found);
     drained(evidence, found);
@@ -61,7 +61,7 @@ fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
     for (place, happening) in evidence.places() {
         match happening {
-            Happening::ClusterBegan { name, run, expires_at, late } => {
+            ExternalEvent::ClusterBegan { name, run, expires_at, late } => {
                 alive.insert(name, (run, *late));
                 let others = alive.values().filter(|(other, late)| *other == run && !late).count();
                 if others > 1 && !late {
@@ -76,7 +76,7 @@ fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
                 }
                 expiry(evidence, place, name, run, *expires_at, found);
             }
-            Happening::ClusterEnded { name, .. } => {
+            ExternalEvent::ClusterEnded { name, .. } => {
                 alive.remove(name.as_str());
             }
             _ => {}
@@ -108,10 +108,10 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut stopped: BTreeSet<&str> = BTreeSet::new();
     for (place, happening) in evidence.places() {
         match happening {
-            Happening::StopAsked { name } => {
+            ExternalEvent::StopAsked { name } => {
                 stopped.insert(name);
             }
-            Happening::JobBegan { name } => {
+            ExternalEvent::JobBegan { name } => {
                 if stopped.contains(name.as_str()) {
                     found.push(Violation::new(STOPPED, format!("{name} starts after it was stopped")));
                 }
@@ -143,7 +143,7 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
                     }
                 }
             }
-            Happening::JobEnded { name, .. } => {
+            ExternalEvent::JobEnded { name, .. } => {
                 running.remove(name.as_str());
             }
             _ => {}
@@ -245,32 +245,32 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
     }
     for (place, happening) in evidence.places() {
         match happening {
-            Happening::ClusterBegan { name, run, late: false, .. } => {
+            ExternalEvent::ClusterBegan { name, run, late: false, .. } => {
                 alive.insert(name, run.clone());
             }
-            Happening::BuildBegan { name } | Happening::JobBegan { name } => {
+            ExternalEvent::BuildBegan { name } | ExternalEvent::JobBegan { name } => {
                 let Some(run) = id(run_of(name)) else { continue };
                 if evidence
                     .runs
                     .get(&run)
                     .and_then(|known| known.state_at(place))
                     .is_none_or(|s| s.closed.is_some())
-                    && !evidence.lied_about(&run)
+                    && !evidence.has_false_fact(&run)
                 {
                     found.push(Violation::new(CLOSED, format!("{name} starts after its run was closed")));
                 }
                 alive.insert(name, run);
             }
-            Happening::ClusterEnded { name, .. }
-            | Happening::BuildEnded { name }
-            | Happening::JobEnded { name, .. } => {
+            ExternalEvent::ClusterEnded { name, .. }
+            | ExternalEvent::BuildEnded { name }
+            | ExternalEvent::JobEnded { name, .. } => {
                 alive.remove(name.as_str());
             }
             _ => {}
         }
         if let Some(run) = closings.get(&place) {
             // A build that is reported as failed has ended; a cluster is deleted only when the provider confirms the deletion.
-            let believed = |name: &str| evidence.lied_about(run) && !name.contains("-cluster-");
+            let believed = |name: &str| evidence.has_false_fact(run) && !name.contains("-cluster-");
             for (name, _) in alive.iter().filter(|(name, other)| other == run && !believed(name)) {
                 found.push(Violation::new(CLOSED, format!("{run} is closed, but {name} exists")));
             }
@@ -287,11 +287,11 @@ pub fn overstays(evidence: &RunFiles) -> Vec<(String, i64)> {
     let mut overstays = Vec::new();
     for (at, happening) in &evidence.history {
         match happening {
-            Happening::ClusterBegan { name, expires_at, .. } => {
+            ExternalEvent::ClusterBegan { name, expires_at, .. } => {
                 // The time of a cluster that is created after the end of its lease is measured from its creation.
                 ends.insert(name, expires_at.as_millis().max(*at));
             }
-            Happening::ClusterEnded { name, .. } => {
+            ExternalEvent::ClusterEnded { name, .. } => {
                 let end = ends.remove(name.as_str());
                 overstays.extend(end.filter(|end| at > end).map(|end| (name.clone(), at - end)));
             }
@@ -301,7 +301,7 @@ pub fn overstays(evidence: &RunFiles) -> Vec<(String, i64)> {
     overstays
 }
 
-fn zombies(evidence: &RunFiles, found: &mut Vec<Violation>) {
+fn clusters_beyond_lease(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (name, overstay) in overstays(evidence).into_iter().filter(|(_, overstay)| *overstay > ZOMBIE_MOST) {
         found.push(Violation::new(ZOMBIE, format!("{name} existed {} s beyond its lease", overstay / 1000)));
     }
@@ -311,10 +311,10 @@ fn zombies(evidence: &RunFiles, found: &mut Vec<Violation>) {
 fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut expiries: BTreeMap<&str, i64> = BTreeMap::new();
     for (place, happening) in evidence.places() {
-        if let Happening::ClusterBegan { name, expires_at, .. } = happening {
+        if let ExternalEvent::ClusterBegan { name, expires_at, .. } = happening {
             expiries.insert(name, expires_at.as_millis());
         }
-        let Happening::DeleteAsked { name } = happening else { continue };
+        let ExternalEvent::DeleteAsked { name } = happening else { continue };
         if expiries.get(name.as_str()).is_some_and(|expiry| evidence.history[place].0 >= expiry + 120_000) {
             continue;
         }
@@ -356,7 +356,7 @@ fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
 /// Stopping a job also requires a recorded reason.
 fn stops(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (place, happening) in evidence.places() {
-        let Happening::JobEnded { name, how } = happening else { continue };
+        let ExternalEvent::JobEnded { name, how } = happening else { continue };
         let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
         let reason = known.is_some_and(|known| {
             known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
@@ -386,8 +386,8 @@ fn left(evidence: &RunFiles, found: &mut Vec<Violation>) {
         .iter()
         .filter(|(_, cluster)| !cluster.existing && cluster.state != crate::cloud::SimClusterState::Gone);
     let mut names: Vec<&String> = clusters.map(|(name, _)| name).collect();
-    names.extend(clouds.jobs.iter().filter(|(_, job)| job.going()).map(|(name, _)| name));
-    names.extend(clouds.builds.iter().filter(|(_, build)| build.going()).map(|(name, _)| name));
+    names.extend(clouds.jobs.iter().filter(|(_, job)| job.is_active()).map(|(name, _)| name));
+    names.extend(clouds.builds.iter().filter(|(_, build)| build.is_active()).map(|(name, _)| name));
     if !names.is_empty() {
         found.push(Violation::new(NOTHING_LEFT, format!("{names:?}")));
     }

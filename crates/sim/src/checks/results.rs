@@ -10,7 +10,7 @@ use model::{
 };
 
 use super::{CheckedRun, RunFiles, Violation};
-use crate::{Happening, cloud::JobStage, workload};
+use crate::{ExternalEvent, cloud::JobStage, workload};
 
 const LOG_BYTES: &str = "I4 stored logs equal the written ones";
 const ROWS_ONCE: &str = "I5 each row once";
@@ -88,7 +88,7 @@ fn bytes(
             .records
             .iter()
             .any(|(at, record)| *at < place && matches!(record.entry, RecordEntry::TimedOut { .. }));
-        let half = given_up || evidence.lied_about(id);
+        let half = given_up || evidence.has_false_fact(id);
         let whole = stored[..] == *log.as_bytes();
         let begun = half && log.as_bytes().starts_with(stored);
         if !whole && !begun {
@@ -102,7 +102,7 @@ fn bytes(
     let began = job.is_some_and(|job| job.began);
     let cluster = job.map(|job| job.cluster.as_str());
     let gone = evidence.places().take(place).any(
-        |(_, happening)| matches!(happening, Happening::ClusterEnded { name, .. } if Some(name.as_str()) == cluster),
+        |(_, happening)| matches!(happening, ExternalEvent::ClusterEnded { name, .. } if Some(name.as_str()) == cluster),
     );
     let there = manifest.objects.iter().any(|object| object.name == format!("{attempt}/{}", workload::LOG));
     if done && began && !gone && !there {
@@ -113,7 +113,7 @@ fn bytes(
 /// A pass requires a successful job and a complete log.
 fn proof(evidence: &RunFiles, id: &RunId, (place, check): (usize, CheckIndex), found: &mut Vec<Violation>) {
     let judged = evidence.places().take(place).filter_map(|(_, happening)| match happening {
-        Happening::Published { event, .. } if event.ty() == "dev.burnin.run.judge.v1" => {
+        ExternalEvent::Published { event, .. } if event.ty() == "dev.burnin.run.judge.v1" => {
             Message::from_event(event).ok()
         }
         _ => None,
@@ -147,7 +147,7 @@ fn rows_once(evidence: &RunFiles, id: &RunId, found: &mut Vec<Violation>) {
     let rows = evidence.clouds.loads.values().flat_map(|load| &load.rows);
     for row in rows.filter(|row| *row.run == *id.as_str()) {
         let key = (row.attempt, &row.check_name, &row.log, row.table_number, row.row_number, &row.placement);
-        if !keys.insert(key) && !evidence.lied_about(id) {
+        if !keys.insert(key) && !evidence.has_false_fact(id) {
             let what = format!("{id}: row {} of {} is loaded twice", row.row_number, row.log);
             found.push(Violation::new(ROWS_ONCE, what));
         }

@@ -9,7 +9,7 @@ use crate::effect::EffectResult;
 pub const SECRET: &str = "token-7f3a9c-of-the-provider";
 
 /// A transient error.
-pub(super) fn passing<T>(why: &str) -> Result<T, PortError> {
+pub(super) fn transient<T>(why: &str) -> Result<T, PortError> {
     Err(PortError::Transient(format!("{why} ({SECRET})")))
 }
 
@@ -20,7 +20,7 @@ pub(super) fn answered<T>(answer: EffectResult<Result<T, PortError>>) -> Result<
             Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ERROR", why)))
         }
         EffectResult::Done(result) => result,
-        EffectResult::Lost(_) => passing("the connection was reset"),
-        EffectResult::Refused => passing("503, try again"),
+        EffectResult::Lost(_) => transient("the connection was reset"),
+        EffectResult::Refused => transient("503, try again"),
     }
 }

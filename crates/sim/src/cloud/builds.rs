@@ -7,11 +7,11 @@ use model::{BuildSpec, Class, Failure, Image, Span, planted};
 use service::PortError;
 
 use super::{
-    answer::{answered, passing},
+    answer::{answered, transient},
     state::PlannedBuild,
 };
 use crate::{
-    Fault, Happening,
+    ExternalEvent, Fault,
     effect::{EffectKind, Effects},
     process::SimService,
     world::{SimWorld, WorldState},
@@ -53,7 +53,7 @@ impl WorldState {
             })
         };
         self.clouds.builds.insert(name.to_owned(), PlannedBuild { over: false, end });
-        self.note(SimService::Outside, Happening::BuildBegan { name: name.to_owned() });
+        self.note(SimService::Outside, ExternalEvent::BuildBegan { name: name.to_owned() });
         let name = name.to_owned();
         self.spawn(SimService::Outside, async move {
             world.sleep(takes).await;
@@ -62,9 +62,9 @@ impl WorldState {
     }
 
     fn end_build(&mut self, name: &str) {
-        let Some(build) = self.clouds.builds.get_mut(name).filter(|build| build.going()) else { return };
+        let Some(build) = self.clouds.builds.get_mut(name).filter(|build| build.is_active()) else { return };
         build.over = true;
-        self.note(SimService::Outside, Happening::BuildEnded { name: name.to_owned() });
+        self.note(SimService::Outside, ExternalEvent::BuildEnded { name: name.to_owned() });
     }
 }
 
@@ -83,7 +83,7 @@ impl Builds for SimBuilds {
                     inner.clouds.landing -= 1;
                     inner.begin_build(Arc::clone(&world), &name, timeout);
                 });
-                return passing("deadline exceeded");
+                return transient("deadline exceeded");
             }
             inner.begin_build(world, &name, timeout);
             Ok(name.clone())
@@ -106,7 +106,7 @@ impl Builds for SimBuilds {
             inner.clouds.stopped_builds.insert(name.clone());
             let known = inner.clouds.builds.entry(name.clone());
             let build = known.or_insert_with(|| PlannedBuild { over: true, end: cancelled() });
-            if build.going() {
+            if build.is_active() {
                 build.end = cancelled();
                 inner.end_build(&name);
             }

@@ -7,11 +7,11 @@ use model::{Class, Deleted, Failure, Timestamp, planted};
 use service::{Clock, PortError};
 
 use super::{
-    answer::{answered, passing},
+    answer::{answered, transient},
     state::{SimCluster, SimClusterState},
 };
 use crate::{
-    Fault, Happening,
+    ExternalEvent, Fault,
     effect::{EffectKind, Effects},
     process::SimService,
     world::{SimWorld, WorldState},
@@ -30,7 +30,7 @@ impl WorldState {
         };
         cluster.state = SimClusterState::Gone;
         self.lose_jobs(name, "CLUSTER_GONE");
-        self.note(SimService::Outside, Happening::ClusterEnded { name: name.to_owned(), why });
+        self.note(SimService::Outside, ExternalEvent::ClusterEnded { name: name.to_owned(), why });
     }
 
     fn begin_cluster(&mut self, world: &Arc<SimWorld>, order: &Order, late: bool) {
@@ -41,12 +41,12 @@ impl WorldState {
         let slow = self.occurs(Fault::SlowNode).then(|| self.random.below(u64::from(nodes)));
         let slow = slow.and_then(|node| u32::try_from(node).ok()).into_iter().collect();
         let (run, attempt, expires_at) = (order.id.run.clone(), order.id.attempt, order.expires_at);
-        let state = SimClusterState::Coming;
+        let state = SimClusterState::Starting;
         let cluster =
             SimCluster { run: Some(run.clone()), attempt, expires_at, nodes, slow, existing: false, state };
         self.clouds.clusters.insert(order.name.clone(), cluster);
         let name = order.name.clone();
-        self.note(SimService::Outside, Happening::ClusterBegan { name, run, expires_at, late });
+        self.note(SimService::Outside, ExternalEvent::ClusterBegan { name, run, expires_at, late });
         let up = if self.occurs(Fault::ClusterLate) {
             self.random.between(60_000, 900_000)
         } else {
@@ -57,7 +57,7 @@ impl WorldState {
         } else {
             SimClusterState::Ready
         };
-        self.later(world, &order.name, up, |inner, name| inner.turn(name, SimClusterState::Coming, comes));
+        self.later(world, &order.name, up, |inner, name| inner.turn(name, SimClusterState::Starting, comes));
         let later = up + self.random.between(0, 300_000);
         if self.occurs(Fault::NodeFails) {
             self.later(world, &order.name, later, |inner, name| {
@@ -127,7 +127,7 @@ impl ClusterProvider for SimClusters {
                         inner.begin_cluster(&world, &order, late);
                     }
                 });
-                return passing("deadline exceeded");
+                return transient("deadline exceeded");
             }
             inner.begin_cluster(&world, &order, false);
             Ok(order.name.clone())
@@ -139,7 +139,7 @@ impl ClusterProvider for SimClusters {
         let effect = |inner: &mut WorldState| {
             let Some(cluster) = inner.clouds.clusters.get(name) else { return Ok(ClusterStatus::Absent) };
             Ok(match cluster.state {
-                SimClusterState::Coming => ClusterStatus::Coming,
+                SimClusterState::Starting => ClusterStatus::Starting,
                 SimClusterState::Ready => ClusterStatus::Ready(cluster.facts(name)),
                 SimClusterState::Broken(why) => ClusterStatus::Broken(why.to_owned()),
                 SimClusterState::Ending => ClusterStatus::Broken("it is being deleted".to_owned()),
@@ -167,7 +167,7 @@ impl ClusterProvider for SimClusters {
             if state == SimClusterState::Gone {
                 return Ok(deleted());
             }
-            inner.note(self.0.service, Happening::DeleteAsked { name: name.to_owned() });
+            inner.note(self.0.service, ExternalEvent::DeleteAsked { name: name.to_owned() });
             if inner.occurs(Fault::DeleteSwallowed) {
                 inner.trace(SimService::Outside, || format!("returns 200 and keeps {name}"));
             } else if state != SimClusterState::Ending {
@@ -175,7 +175,7 @@ impl ClusterProvider for SimClusters {
                 let takes = inner.random.between(2_000, 40_000);
                 inner.later(&world, name, takes, |inner, name| inner.end_cluster(name, "deleted"));
             }
-            passing("parts of it still exist")
+            transient("parts of it still exist")
         };
         let what = || format!("delete cluster {name}");
         let result = answered(self.0.call(EffectKind::Provider, what, effect).await);

@@ -14,11 +14,11 @@ use service::PortError;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::{
-    answer::{answered, passing},
+    answer::{answered, transient},
     state::{SimCluster, SimClusterState, SimJob, SimJobStage},
 };
 use crate::{
-    Fault, Happening,
+    ExternalEvent, Fault,
     effect::{EffectKind, Effects},
     history::is_pair,
     process::SimService,
@@ -50,7 +50,7 @@ impl WorldState {
     }
 
     fn end_job(&mut self, name: &str, stage: SimJobStage) {
-        let Some(job) = self.clouds.jobs.get_mut(name).filter(|job| job.going()) else { return };
+        let Some(job) = self.clouds.jobs.get_mut(name).filter(|job| job.is_active()) else { return };
         let how = match &stage {
             SimJobStage::Ended(end) => end.state.clone(),
             SimJobStage::Lost(code) => (*code).to_owned(),
@@ -60,7 +60,7 @@ impl WorldState {
         let ran = job.stage == SimJobStage::Running;
         job.stage = stage;
         if ran {
-            self.note(SimService::Outside, Happening::JobEnded { name: name.to_owned(), how });
+            self.note(SimService::Outside, ExternalEvent::JobEnded { name: name.to_owned(), how });
         }
     }
 
@@ -115,12 +115,12 @@ impl WorldState {
         let (world, waits) = (Arc::clone(world), self.random.between(0, longest));
         self.spawn(SimService::Outside, async move {
             world.sleep(waits).await;
-            if let Some(job) = world.inner().clouds.jobs.get_mut(&name).filter(|job| job.going()) {
+            if let Some(job) = world.inner().clouds.jobs.get_mut(&name).filter(|job| job.is_active()) {
                 (job.stage, job.began) = (SimJobStage::Running, true);
             } else {
                 return;
             }
-            world.inner().note(SimService::Outside, Happening::JobBegan { name: name.clone() });
+            world.inner().note(SimService::Outside, ExternalEvent::JobBegan { name: name.clone() });
             world.sleep(takes).await;
             world.inner().end_job(&name, ended);
         });
@@ -149,7 +149,7 @@ impl Scheduler for SimScheduler {
             };
             match inner.clouds.clusters.get(&job.cluster.name).map(|cluster| &cluster.state) {
                 Some(SimClusterState::Ready) => {}
-                Some(SimClusterState::Coming) => return passing("the cluster is starting"),
+                Some(SimClusterState::Starting) => return transient("the cluster is starting"),
                 Some(SimClusterState::Broken(_)) => return gone("NODE_FAIL"),
                 Some(SimClusterState::Ending | SimClusterState::Gone) | None => return gone("CLUSTER_GONE"),
             }
@@ -165,7 +165,7 @@ impl Scheduler for SimScheduler {
                         inner.begin_job(&world, &job);
                     }
                 });
-                return passing("deadline exceeded");
+                return transient("deadline exceeded");
             }
             inner.begin_job(&world, &job);
             Ok(job.name.clone())
@@ -182,7 +182,7 @@ impl Scheduler for SimScheduler {
             }
             Ok(match inner.clouds.jobs.get(name).map(|job| &job.stage) {
                 None => JobStatus::Absent,
-                Some(SimJobStage::Pending | SimJobStage::Running) => JobStatus::Going,
+                Some(SimJobStage::Pending | SimJobStage::Running) => JobStatus::Active,
                 Some(SimJobStage::Ended(end)) => JobStatus::Ended(end.clone()),
                 Some(SimJobStage::Lost(code)) => {
                     JobStatus::Lost { code: (*code).to_owned(), why: "a node failed".to_owned() }
@@ -196,7 +196,7 @@ impl Scheduler for SimScheduler {
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
         let effect = |inner: &mut WorldState| {
-            inner.note(SimService::Outside, Happening::StopAsked { name: name.to_owned() });
+            inner.note(SimService::Outside, ExternalEvent::StopAsked { name: name.to_owned() });
             if !planted("cancel_leaves_no_mark") {
                 inner.clouds.stopped_jobs.insert(name.to_owned());
             }
@@ -246,7 +246,7 @@ impl Scheduler for SimScheduler {
     async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         let effect = |inner: &mut WorldState| match inner.clouds.jobs.get(name) {
             Some(job) => Ok((job.written(name, file), inner.occurs(Fault::ProviderLies))),
-            None => passing("no such file"),
+            None => transient("no such file"),
         };
         let what = || format!("read {file} of {name}");
         let (mut bytes, breaks) = answered(self.0.call(EffectKind::Provider, what, effect).await)?;

@@ -40,12 +40,12 @@ impl Clouds {
     /// Whether a resource costs money, or will do so when a pending call takes effect.
     pub fn busy(&self) -> bool {
         self.landing > 0
-            || self.builds.values().any(PlannedBuild::going)
+            || self.builds.values().any(PlannedBuild::is_active)
             || self
                 .clusters
                 .values()
                 .any(|cluster| !cluster.existing && cluster.state != SimClusterState::Gone)
-            || self.jobs.values().any(|job| job.going())
+            || self.jobs.values().any(|job| job.is_active())
     }
 }
 
@@ -57,7 +57,7 @@ pub struct PlannedBuild {
 
 impl PlannedBuild {
     /// Whether the build is running and costs money.
-    pub const fn going(&self) -> bool {
+    pub const fn is_active(&self) -> bool {
         !self.over
     }
 
@@ -69,7 +69,7 @@ impl PlannedBuild {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SimClusterState {
     /// Starting.
-    Coming,
+    Starting,
     /// The cluster accepts jobs.
     Ready,
     /// The cluster exists, but accepts no jobs.
@@ -153,7 +153,7 @@ pub struct SimJob {
 
 impl SimJob {
     /// Whether the job is queued or running.
-    pub const fn going(&self) -> bool {
+    pub const fn is_active(&self) -> bool {
         matches!(self.stage, SimJobStage::Pending | SimJobStage::Running)
     }
 

@@ -11,7 +11,7 @@ use service::PortError;
 
 use super::answer::answered;
 use crate::{
-    Happening,
+    ExternalEvent,
     effect::{EffectKind, Effects},
     world::WorldState,
 };
@@ -38,7 +38,7 @@ impl Warehouse for SimWarehouse {
             if !inner.clouds.loads.contains_key(&id) {
                 let brought = Arc::new(brought.clone());
                 inner.clouds.history.remember(Arc::clone(&brought));
-                inner.note(service, Happening::Loaded { load: id.clone(), rows: brought.rows.len() });
+                inner.note(service, ExternalEvent::Loaded { load: id.clone(), rows: brought.rows.len() });
                 inner.clouds.loads.insert(id.clone(), brought);
             }
             Ok(inner.clouds.loads[&id].count())

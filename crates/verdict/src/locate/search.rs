@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::belief::Belief;
-use super::choose::most_telling;
+use super::choose::most_informative;
 use super::plan::{
     GroupOutcome, MOST_NOISE, PlanOptions, TestPlan, distinct, information_of_a_test, tests_for,
 };
@@ -167,7 +167,7 @@ impl<'a> GroupSearch<'a> {
 
     /// The most informative test, regardless of the maximum.
     fn next(&self) -> Option<Vec<usize>> {
-        let (group, degraded) = most_telling(self.hedged.as_ref().unwrap_or(&self.belief))?;
+        let (group, degraded) = most_informative(self.hedged.as_ref().unwrap_or(&self.belief))?;
         // If one of two remaining members is bad, no test can decide which, because the outcome of every test is known in advance.
         (degraded.min(1.0 - degraded) > self.options.doubt / 16.0).then_some(group)
     }

@@ -196,7 +196,7 @@ fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) ->
     };
     let outcomes: Vec<PairOutcome> = results.iter().map(outcome).collect();
     let pairs = plan_pairs(&fit, &suspects, &outcomes);
-    if pairs.is_empty() { again(&unexplained, tried) } else { pairs }
+    if pairs.is_empty() { pairs_to_repeat(&unexplained, tried) } else { pairs }
 }
 
 /// Each member without a measurement, paired with a member known to be good.
@@ -240,7 +240,7 @@ fn confirming(
 }
 
 /// Pairs that stay bad although both members are good: the link or noise is the cause.
-fn again(unexplained: &[&PairResult], tried: &[Tried]) -> Vec<(String, String)> {
+fn pairs_to_repeat(unexplained: &[&PairResult], tried: &[Tried]) -> Vec<(String, String)> {
     let mut taken = BTreeSet::new();
     let mut pairs = Vec::new();
     for PairResult { a, b, .. } in unexplained {

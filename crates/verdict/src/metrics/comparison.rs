@@ -208,7 +208,8 @@ fn unpaired(
     if !new.is_empty() && !is_stated {
         let few = 2 * new.len() > of_known.len();
         let weighs = if few { Verdict::Inconclusive } else { Verdict::Pass };
-        let text = format!("{} of {} have no baseline value: {}", new.len(), count(of_known.len()), listed(new));
+        let text =
+            format!("{} of {} have no baseline value: {}", new.len(), count(of_known.len()), listed(new));
         found.add(weighs, "PAST_INCOMPLETE", text);
     }
 }

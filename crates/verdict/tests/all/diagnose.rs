@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io::Read};
 
 use model::{Cluster, Criteria, JobEnd, Node, Verdict, measurement::Reading};
 use verdict::{
-    Clues, Judgement, Listening, RunEvidence, Standard,
+    ClueReader, Clues, Judgement, RunEvidence, Standard,
     diagnose::Cause::{self, *},
     judge,
 };
@@ -26,7 +26,7 @@ const TABLE: &str = "#
 ";
 
 fn read_log(log: &str) -> (Reading, Clues) {
-    let mut listening = Listening::new(log.as_bytes());
+    let mut listening = ClueReader::new(log.as_bytes());
     let reading = nccl::read(&mut listening).unwrap();
     (reading, listening.finish())
 }
@@ -496,7 +496,7 @@ fn clues_do_not_depend_on_the_chunks_of_the_log() {
     let whole = read_log(&log).1;
     assert!(whole.signs.len() > 20);
     for chunk in [1, 2, 7, 64, 1000] {
-        let mut listening = Listening::new(log.as_bytes());
+        let mut listening = ClueReader::new(log.as_bytes());
         let mut buffer = vec![0; chunk];
         while listening.read(&mut buffer).unwrap() > 0 {}
         assert_eq!(listening.finish(), whole, "{chunk} bytes at a time");
@@ -505,7 +505,7 @@ fn clues_do_not_depend_on_the_chunks_of_the_log() {
 
 #[test]
 fn memory_is_bounded_for_any_log() {
-    let mut listening = Listening::new(std::io::repeat(b'x').take(64 << 20));
+    let mut listening = ClueReader::new(std::io::repeat(b'x').take(64 << 20));
     std::io::copy(&mut listening, &mut std::io::sink()).unwrap();
     assert_eq!(listening.finish(), Clues::default(), "one line of 64 MiB");
     let many: String =

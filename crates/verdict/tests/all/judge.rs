@@ -8,7 +8,7 @@ use model::{
     measurement::{Device, Half, LogEnd, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use proptest::prelude::*;
-use verdict::{Baseline, Clues, Fingerprint, Judgement, Listening, RunEvidence, Standard, baseline, judge};
+use verdict::{Baseline, ClueReader, Clues, Fingerprint, Judgement, RunEvidence, Standard, baseline, judge};
 
 static NOTHING: LazyLock<Clues> = LazyLock::new(Clues::default);
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster {
@@ -445,7 +445,7 @@ proptest! {
 fn the_requested_environment_is_compared_with_the_one_in_effect() {
     let (reading, _) = good();
     let judged = |log: &str, environment: Unequal| {
-        let mut listening = Listening::new(log.as_bytes());
+        let mut listening = ClueReader::new(log.as_bytes());
         io::copy(&mut listening, &mut io::sink()).unwrap();
         let clues = listening.finish();
         let criteria = Criteria { environment, ..criteria() };

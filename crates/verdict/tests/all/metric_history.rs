@@ -251,7 +251,10 @@ fn each_node_is_compared_with_its_own_past_if_runs_have_different_nodes() {
     let judgement = judged(&current, &past(0.05, 5.0), &baseline, &[]);
     assert_eq!(codes(&judgement)[0], "WORSE_THAN_BASELINE");
     assert_eq!(judgement.suspects[0].host.as_deref(), Some("node-02"));
-    assert_eq!(text(&judgement, "PAST_INCOMPLETE"), "1 of 5 values have no baseline value: gemm of node node-20");
+    assert_eq!(
+        text(&judgement, "PAST_INCOMPLETE"),
+        "1 of 5 values have no baseline value: gemm of node node-20"
+    );
 }
 
 #[test]

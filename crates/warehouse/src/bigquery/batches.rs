@@ -52,7 +52,7 @@ enum FoundBatch {
 }
 
 pub struct Batches {
-    spool: LoadStore,
+    load_store: LoadStore,
     options: BigQueryOptions,
     /// Highest known batch number; 0 before the first batch.
     known: AtomicU64,
@@ -61,8 +61,8 @@ pub struct Batches {
 }
 
 impl Batches {
-    pub fn new(spool: LoadStore, options: BigQueryOptions) -> Self {
-        Self { spool, options, known: AtomicU64::new(0), making: Mutex::default() }
+    pub fn new(load_store: LoadStore, options: BigQueryOptions) -> Self {
+        Self { load_store, options, known: AtomicU64::new(0), making: Mutex::default() }
     }
 
     /// The batch of this load. Creates it if absent, but not before the interval has passed.
@@ -70,7 +70,7 @@ impl Batches {
         if let FoundBatch::In(batch) = self.find(&note.load).await? {
             return Ok(batch);
         }
-        self.spool.wait(slots(now())[0], &note.load).await?;
+        self.load_store.wait(slots(now())[0], &note.load).await?;
         let _one = self.making.lock().await;
         let mut waited_after = None;
         loop {
@@ -103,7 +103,7 @@ impl Batches {
         if let Some(last) = last {
             self.seal(last).await?;
             // All members of the existing batches are marked: a load without `batch.json` is in no batch.
-            if self.spool.mark(&note.load).await?.is_some() {
+            if self.load_store.mark(&note.load).await?.is_some() {
                 return Ok(());
             }
         }
@@ -113,12 +113,12 @@ impl Batches {
             made_at: now(),
             loads: self.batch_members(note, last).await?,
         };
-        self.spool.put(&name(batch.number), &batch).await?;
+        self.load_store.put(&name(batch.number), &batch).await?;
         Ok(())
     }
 
     async fn find(&self, load: &str) -> Result<FoundBatch, Error> {
-        if let Some(mark) = self.spool.mark(load).await? {
+        if let Some(mark) = self.load_store.mark(load).await? {
             return Ok(FoundBatch::In(self.read(mark.batch).await?));
         }
         Ok(match self.last().await? {
@@ -131,7 +131,8 @@ impl Batches {
     async fn seal(&self, batch: &Batch) -> Result<(), Error> {
         let mark = LoadMark { batch: batch.number };
         let names: Vec<_> = batch.loads.iter().map(|load| load.load.clone()).collect();
-        let marks = stream::iter(names).map(|load| async move { self.spool.set_mark(&load, mark).await });
+        let marks =
+            stream::iter(names).map(|load| async move { self.load_store.set_mark(&load, mark).await });
         marks.buffer_unordered(AT_ONCE).try_collect().await
     }
 
@@ -139,16 +140,16 @@ impl Batches {
     async fn batch_members(&self, note: &LoadNote, last: Option<&Batch>) -> Result<Vec<LoadNote>, Error> {
         let mut names = Vec::new();
         for slot in slots(now()) {
-            names.extend(self.spool.waiting(slot).await?);
+            names.extend(self.load_store.waiting(slot).await?);
         }
         names.sort_unstable();
         names.dedup();
         names.retain(|name| *name != note.load && !last.is_some_and(|last| last.has(name)));
         let free = stream::iter(names)
             .map(|name| async move {
-                match self.spool.mark(&name).await? {
+                match self.load_store.mark(&name).await? {
                     Some(_) => Ok(None),
-                    None => self.spool.note(&name).await,
+                    None => self.load_store.note(&name).await,
                 }
             })
             .buffered(AT_ONCE)
@@ -184,11 +185,11 @@ impl Batches {
     }
 
     async fn is_there(&self, number: u64) -> Result<bool, Error> {
-        Ok(self.spool.get::<serde::de::IgnoredAny>(&name(number)).await?.is_some())
+        Ok(self.load_store.get::<serde::de::IgnoredAny>(&name(number)).await?.is_some())
     }
 
     async fn read(&self, number: u64) -> Result<Batch, Error> {
-        let found: Option<Batch> = self.spool.get(&name(number)).await?;
+        let found: Option<Batch> = self.load_store.get(&name(number)).await?;
         let wrong = |why: String| Error::Transient(format!("BigQuery: batch {number} {why}"));
         let batch = found.ok_or_else(|| wrong("was deleted".to_owned()))?;
         if !(1..=RULES).contains(&batch.rules) || batch.number != number {

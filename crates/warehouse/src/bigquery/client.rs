@@ -53,7 +53,7 @@ pub enum JobResult {
     /// No row is loaded, because rows are invalid.
     Bad(String),
     /// No row is loaded; another attempt under another id may succeed.
-    Passing(String),
+    Transient(String),
 }
 
 impl BigQueryClient {
@@ -319,7 +319,7 @@ fn ended(job: &Job) -> Option<FinishedJob> {
         [error].into_iter().chain(&status.errors).map(|error| error.message.as_str()).collect();
     messages.dedup();
     let why = format!("{}: {}", error.reason, messages.join("; "));
-    let how = if error.reason == "invalid" { JobResult::Bad(why) } else { JobResult::Passing(why) };
+    let how = if error.reason == "invalid" { JobResult::Bad(why) } else { JobResult::Transient(why) };
     Some(FinishedJob { at, how })
 }
 

@@ -29,7 +29,7 @@ impl Settling {
     pub async fn settle(
         &self,
         client: &BigQueryClient,
-        spool: &LoadStore,
+        load_store: &LoadStore,
         batch: &Batch,
     ) -> Result<(), Error> {
         let turn = {
@@ -41,16 +41,17 @@ impl Settling {
         };
         let _turn = turn.lock().await;
         let names: Vec<_> = batch.loads.iter().map(|load| load.load.clone()).collect();
-        let ends = stream::iter(names).map(|load| async move { spool.end(&load).await });
+        let ends = stream::iter(names).map(|load| async move { load_store.end(&load).await });
         let ended: Vec<_> = ends.buffered(16).try_collect().await?;
         if ended.iter().all(Option::is_some) {
             return Ok(());
         }
         let settled = batch.loads.iter().zip(ended).filter(|(_, end)| end.is_some());
         let settled: BTreeSet<_> = settled.map(|(load, _)| load.load.as_str()).collect();
-        let mut ends = LoadJobs { client, spool, batch: batch.number }.load(&batch.loads).await?;
+        let mut ends = LoadJobs { client, load_store, batch: batch.number }.load(&batch.loads).await?;
         ends.retain(|load, _| !settled.contains(load.as_str()));
-        let noted = stream::iter(ends).map(|(load, end)| async move { spool.set_end(&load, &end).await });
+        let noted =
+            stream::iter(ends).map(|(load, end)| async move { load_store.set_end(&load, &end).await });
         noted.buffer_unordered(16).try_collect().await
     }
 }
@@ -59,7 +60,7 @@ impl Settling {
 /// next job from the results of earlier ones, which are final.
 struct LoadJobs<'a> {
     client: &'a BigQueryClient,
-    spool: &'a LoadStore,
+    load_store: &'a LoadStore,
     batch: u64,
 }
 
@@ -95,7 +96,7 @@ impl LoadJobs<'_> {
     /// Loads one table's rows of several loads, atomically and once. Returns the reason if any of the rows are rejected permanently.
     async fn table(&self, table: &str, set: &[&LoadNote]) -> Result<Result<(), String>, Error> {
         let uris: BTreeSet<_> =
-            set.iter().filter_map(|load| load.objects.get(table)).map(|o| self.spool.uri(o)).collect();
+            set.iter().filter_map(|load| load.objects.get(table)).map(|o| self.load_store.uri(o)).collect();
         let uris: Vec<_> = uris.into_iter().collect();
         for attempt in 0_u32.. {
             let id = self.id(table, &uris, attempt);
@@ -103,7 +104,7 @@ impl LoadJobs<'_> {
             let why = match how {
                 JobResult::Loaded => return Ok(Ok(())),
                 JobResult::Bad(why) => return Ok(Err(why)),
-                JobResult::Passing(why) => why,
+                JobResult::Transient(why) => why,
             };
             warn!(job = id, why, "a load job failed, and wrote no row");
             self.client.set_last_error(&why);

@@ -227,7 +227,9 @@ impl<'a> WorkflowReader<'a> {
         }
         for (at, word) in file.command.iter().enumerate() {
             let why = match word {
-                _ if word.contains('\0') => "contains a zero byte, which is invalid in a command line; remove it",
+                _ if word.contains('\0') => {
+                    "contains a zero byte, which is invalid in a command line; remove it"
+                }
                 _ if at == 0 && word.trim().is_empty() => "is empty; write the name of the program",
                 _ => continue,
             };

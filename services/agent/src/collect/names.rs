@@ -16,12 +16,12 @@ impl FileNames {
     /// Returns the object name of a file: its own name if that is safe. A changed name contains a digest of the original, so
     /// that two files never get the same name.
     pub fn give(&mut self, file: &str) -> String {
-        let mut name = harmless(file);
+        let mut name = sanitized(file);
         for length in [8, 16, 64] {
             if name == file && !self.0.contains(&name) {
                 break;
             }
-            name = format!("{}~{}", harmless(file), &Digest::of(file.as_bytes()).sha256[..length]);
+            name = format!("{}~{}", sanitized(file), &Digest::of(file.as_bytes()).sha256[..length]);
             if !self.0.contains(&name) {
                 break;
             }
@@ -31,7 +31,7 @@ impl FileNames {
     }
 }
 
-fn harmless(file: &str) -> String {
+fn sanitized(file: &str) -> String {
     let mut name = String::new();
     for part in file.split('/').filter(|part| !matches!(*part, "" | "." | "..")) {
         let part: String = part.chars().map(|c| if is_misleading(c) { '_' } else { c }).collect();

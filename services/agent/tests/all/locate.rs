@@ -113,7 +113,7 @@ impl Scheduler for PairsScheduler {
         let Some((_, looks, end)) = jobs.get_mut(name) else { return Ok(JobStatus::Absent) };
         *looks += 1;
         if *looks < 2 && end.is_none() {
-            return Ok(JobStatus::Going);
+            return Ok(JobStatus::Active);
         }
         if cluster.nodes.iter().any(|node| self.bad.contains(&*node.name)) {
             let why = "taken away".to_owned();

@@ -20,7 +20,7 @@ use model::{
 use redact::Rules;
 use serde_json::{Value, json};
 use service::{PollResult, PortError};
-use verdict::{Clues, Judgement, Listening, RunEvidence, Standard};
+use verdict::{ClueReader, Clues, Judgement, RunEvidence, Standard};
 
 /// A job's log, and the scheduler's state of the job.
 #[derive(Clone)]
@@ -138,7 +138,7 @@ fn criteria(rule: EvidenceRule) -> Criteria {
 /// The verdict, as the judge computes it.
 fn judged(job: &Job, criteria: &Criteria) -> Judgement {
     let mut log = EvidenceFilter::new(job.log.as_bytes());
-    let mut listening = Listening::new(&mut log);
+    let mut listening = ClueReader::new(&mut log);
     let mut reading = measure::read(&mut listening).unwrap();
     let clues = listening.finish();
     reading.evidence = log.finish();

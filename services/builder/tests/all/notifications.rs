@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use build_service::{BuildKey, BuildPhase, Builds, cloud_build::CloudBuilds};
-use builder::{Builder, notification::Notified};
+use builder::{Builder, notification::NotificationHandler};
 use cloudbuild_standin::Fault;
 use model::{Attempt, Class, CommandId, Span, Stage};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ impl RecordingBus {
 struct BuilderBed {
     bed: CloudBuildBed,
     bus: Arc<RecordingBus>,
-    handler: Notified,
+    handler: NotificationHandler,
 }
 
 impl BuilderBed {
@@ -47,12 +47,12 @@ impl BuilderBed {
         let publisher = Publisher::new("builder", bus.clone(), bed.clock.clone());
         let worker = Builder::new(builds.clone(), Span::from_secs(10));
         let commands = WorkerHandler::new(worker, bus.clone(), bed.clock.clone());
-        Self { bed, bus, handler: Notified::new(builds, publisher, Arc::new(commands)) }
+        Self { bed, bus, handler: NotificationHandler::new(builds, publisher, Arc::new(commands)) }
     }
 
     async fn push(&self, body: &Value) -> Disposition {
         let event = decode(&Headers::new(), body.to_string().as_bytes()).unwrap();
-        assert_eq!(event_type(&event), Notified::TAKES);
+        assert_eq!(event_type(&event), NotificationHandler::TAKES);
         self.handler.handle(&event).await
     }
 }
@@ -194,12 +194,12 @@ async fn commands_are_passed_to_the_command_handler() {
 async fn notifications_pushed_over_http_end_an_unpolled_build() {
     let service = BuilderBed::new().await;
     let BuilderBed { bed, bus, handler } = service;
-    let parking = Arc::new(service::StoreParking::new(bed.store.clone(), bed.clock.clone()));
+    let parking = Arc::new(service::StoredDeadLetters::new(bed.store.clone(), bed.clock.clone()));
     let router = service::serve::router(service::serve::Service {
         name: "builder",
         version: "0",
         revision: None,
-        takes: vec![Notified::TAKES],
+        takes: vec![NotificationHandler::TAKES],
         handler: Arc::new(handler),
         parking,
         periodic_tasks: vec![],

@@ -111,16 +111,16 @@ pub async fn release(
     let workflow = named(&workflow)?;
     let who = DecidedBy { by, at: gateway.clock.now(), why: short(why, StatusCode::BAD_REQUEST)? };
     match gateway.pins().release(&workflow, who).await? {
-        Decided::Never => Err(nothing(&workflow)),
+        Decided::Never => Err(not_found(&workflow)),
         Decided::Now | Decided::Before => history(&gateway, &workflow).await,
     }
 }
 
 async fn history(gateway: &Gateway, workflow: &str) -> Result<Json<PinHistory>, ApiProblem> {
-    gateway.pins().history(workflow).await?.map(Json).ok_or_else(|| nothing(workflow))
+    gateway.pins().history(workflow).await?.map(Json).ok_or_else(|| not_found(workflow))
 }
 
-fn nothing(workflow: &str) -> ApiProblem {
+fn not_found(workflow: &str) -> ApiProblem {
     ApiProblem::new(
         StatusCode::NOT_FOUND,
         format!("workflow {workflow} has no pin; pin a run with PUT /api/v1/baselines/{workflow}"),

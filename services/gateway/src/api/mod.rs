@@ -37,8 +37,8 @@ pub(crate) fn routes(gateway: &Arc<Gateway>, pages: Router) -> Router {
     let document = document();
     router
         .route("/api/v1/openapi.json", get(async move || Json(document)))
-        .route("/api/v1/{*anything}", get(nothing).fallback(nothing))
-        .method_not_allowed_fallback(not_so)
+        .route("/api/v1/{*anything}", get(not_found).fallback(not_found))
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(from_fn_with_state(Arc::clone(gateway), limits::limited))
         .route("/api", get(index::page))
@@ -46,10 +46,10 @@ pub(crate) fn routes(gateway: &Arc<Gateway>, pages: Router) -> Router {
         .merge(pages)
 }
 
-async fn nothing() -> ApiProblem {
+async fn not_found() -> ApiProblem {
     ApiProblem::new(StatusCode::NOT_FOUND, "no such path; see /api/v1/openapi.json")
 }
 
-async fn not_so() -> ApiProblem {
+async fn method_not_allowed() -> ApiProblem {
     ApiProblem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed on this path; see the header Allow")
 }

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
-use run_index::ViewError;
+use run_index::RunIndexError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -83,8 +83,8 @@ impl From<pins::PinError> for ApiProblem {
     }
 }
 
-impl From<ViewError> for ApiProblem {
-    fn from(error: ViewError) -> Self {
+impl From<RunIndexError> for ApiProblem {
+    fn from(error: RunIndexError) -> Self {
         Self::unavailable(&error)
     }
 }

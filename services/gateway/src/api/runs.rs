@@ -20,7 +20,7 @@ use futures::{Stream, StreamExt, stream};
 use model::{
     Attempt, CancelRequested, CheckIndex, EventKey, Fact, Record, RunId, Timestamp, Trigger, Verdict,
 };
-use run_index::{ListCursor, MAX_PAGE, RunDetail, RunFilter, RunPage, RunStatus as Going};
+use run_index::{ListCursor, MAX_PAGE, RunDetail, RunFilter, RunPage, RunStatus as Active};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ pub struct RunQuery {
     workflow: Option<String>,
     system: Option<String>,
     cluster: Option<String>,
-    state: Option<Going>,
+    state: Option<Active>,
     conclusion: Option<String>,
     verdict: Option<Verdict>,
     since: Option<Timestamp>,

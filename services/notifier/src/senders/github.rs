@@ -41,7 +41,7 @@ struct GithubError {
 
 impl HttpSender {
     pub(super) async fn status(&self, status: &CommitStatus) -> Result<Reply, String> {
-        let Some(repository) = repository(&status.push) else { return Ok(nowhere(&status.push)) };
+        let Some(repository) = repository(&status.push) else { return Ok(unknown_commit(&status.push)) };
         let token = self.secrets.find("github", SecretOrigin::Token)?;
         let url = self.github.at(&format!("/repos/{repository}/statuses/{}", status.push.commit))?;
         let mut body =
@@ -54,7 +54,7 @@ impl HttpSender {
     }
 
     pub(super) async fn check(&self, id: &str, check: &CheckRun) -> Result<Reply, String> {
-        let Some(repository) = repository(&check.push) else { return Ok(nowhere(&check.push)) };
+        let Some(repository) = repository(&check.push) else { return Ok(unknown_commit(&check.push)) };
         let token = self.secrets.find("github", SecretOrigin::Token)?;
         match self.is_there(&repository, id, check, &token).await? {
             Ok(false) => {}
@@ -162,7 +162,7 @@ fn repository(push: &Push) -> Option<String> {
     (part(owner) && part(name) && commit).then(|| format!("{owner}/{name}"))
 }
 
-fn nowhere(push: &Push) -> Reply {
+fn unknown_commit(push: &Push) -> Reply {
     let Push { repository, commit, .. } = push;
     Reply::permanent(format!("`{commit}` of `{repository}` is not a commit of a GitHub repository"))
 }

@@ -14,7 +14,7 @@ use channels::sign;
 use model::Span;
 use notifier::{
     Reply, Sender,
-    conformance::{OtherEnd, suite},
+    conformance::{TestReceiver, suite},
     fake::FakeSender,
     notice::{CheckRun, CommitStatus, FORMAT, Notice, OutgoingMessage},
     secrets::Secrets,
@@ -114,12 +114,12 @@ async fn every_sender_conforms() {
     );
 
     struct FakeReceiver(FakeSender);
-    impl OtherEnd for FakeReceiver {
+    impl TestReceiver for FakeReceiver {
         fn will(&self, planned: notifier::conformance::PlannedReply) {
             use notifier::conformance::PlannedReply::*;
             match planned {
-                Takes => self.0.answer(true, Reply::Delivered),
-                TakesInSilence => self.0.answer(true, Reply::transient("it breaks")),
+                Accepts => self.0.answer(true, Reply::Delivered),
+                AcceptsWithoutResponse => self.0.answer(true, Reply::transient("it breaks")),
                 Busy(seconds) => {
                     let after = Some(Span::from_secs(seconds));
                     self.0.answer(false, Reply::Transient { why: "busy".to_owned(), after });

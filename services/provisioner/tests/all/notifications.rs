@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use cluster_api::{ClusterProvider, ClusterStatus, Order};
 use cluster_deployed::{Deployed, DeployedClusters};
 use model::{Attempt, BuildSpec, CommandId, Span, Stage, System, Verb};
-use provisioner::{Providers, Provisioner, notification::Notified};
+use provisioner::{Providers, Provisioner, notification::NotificationHandler};
 use serde_json::{Value, json};
 use service::{
     Bus, BusError, Clock, Disposition, Event, Handler, PortError, Publisher, WorkerHandler,
@@ -79,7 +79,7 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let worker = Provisioner::new(clusters.clone(), Span::from_secs(3600));
     let commands = Arc::new(WorkerHandler::new(worker, bus.clone(), bed.clock.clone()));
     let publisher = Publisher::new("provisioner", bus.clone(), bed.clock.clone());
-    let service = Notified::new(builds, clusters.clone(), publisher, commands);
+    let service = NotificationHandler::new(builds, clusters.clone(), publisher, commands);
     let push = async |body: &Value| {
         service.handle(&decode(&Headers::new(), body.to_string().as_bytes()).unwrap()).await
     };
@@ -89,7 +89,7 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let name = id.resource_name();
     let expires_at = bed.clock.now() + Span::from_secs(3600);
     clusters.create(&Order { id, name: name.clone(), system: system(), expires_at }).await.unwrap();
-    while clusters.poll(&name).await.unwrap() == ClusterStatus::Coming {}
+    while clusters.poll(&name).await.unwrap() == ClusterStatus::Starting {}
     for pushed in bed.cloud.notifications() {
         assert_eq!(push(&pushed).await, Disposition::Done);
     }

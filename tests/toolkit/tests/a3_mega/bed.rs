@@ -109,7 +109,7 @@ impl ToolkitHost {
     pub async fn settled(&self) -> ClusterStatus {
         for _ in 0..6000 {
             match self.clusters.poll(&self.order.name).await.unwrap() {
-                ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
+                ClusterStatus::Starting => tokio::time::sleep(Duration::from_millis(10)).await,
                 other => return other,
             }
         }

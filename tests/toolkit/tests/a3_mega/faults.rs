@@ -83,7 +83,7 @@ async fn a_cancelled_deployment_is_unlocked_and_destroyed() {
         bed.cloud.fault(place, "hang").unwrap();
         bed.create().await;
         while !bed.cloud.path().join("hangs").exists() {
-            assert_eq!(bed.clusters.poll(&bed.order.name).await.unwrap(), ClusterStatus::Coming);
+            assert_eq!(bed.clusters.poll(&bed.order.name).await.unwrap(), ClusterStatus::Starting);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert!(!bed.cloud.things().is_empty(), "{place}: expected a part of the resources");

@@ -9,7 +9,7 @@ use std::{
 use model::Verdict;
 use tempfile::TempDir;
 use toolkit::{Cloud, DIGEST, registry, repository};
-use verdict::{Listening, RunEvidence, diagnose::diagnose};
+use verdict::{ClueReader, RunEvidence, diagnose::diagnose};
 
 fn node(script: &str) -> PathBuf {
     repository("workflows/a3-mega/blueprints/nodes").join(script)
@@ -242,7 +242,7 @@ fn a_job_runs_its_benchmark_in_the_container_with_tcpxos_environment() {
 
 /// Causes that a verdict diagnoses from a log.
 fn diagnosed(log: &str) -> Vec<String> {
-    let mut listening = Listening::new(log.as_bytes());
+    let mut listening = ClueReader::new(log.as_bytes());
     let reading = nccl::read(&mut listening).unwrap();
     let clues = listening.finish();
     let found = diagnose(&RunEvidence::of(&reading, &clues), Some("FasTrak"), Verdict::Inconclusive);

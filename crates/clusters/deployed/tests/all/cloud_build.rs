@@ -98,7 +98,7 @@ async fn lost_responses_cause_no_second_deployment_or_teardown() {
         while let Err(PortError::Transient(_)) = bed.clusters.create(&order).await {
             bed.clock.advance(SETTLE);
         }
-        while bed.clusters.poll(&name).await.unwrap() == ClusterStatus::Coming {}
+        while bed.clusters.poll(&name).await.unwrap() == ClusterStatus::Starting {}
         assert!(matches!(bed.clusters.poll(&name).await.unwrap(), ClusterStatus::Ready(_)), "{fault:?}");
         bed.cloud.next_create(fault);
         while let Err(PortError::Transient(_)) = bed.clusters.delete(&name).await {

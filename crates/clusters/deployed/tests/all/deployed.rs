@@ -98,7 +98,7 @@ impl FolderDeployment {
     async fn settled(&self, name: &str) -> ClusterStatus {
         for _ in 0..3000 {
             match self.clusters.poll(name).await.unwrap() {
-                ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(5)).await,
+                ClusterStatus::Starting => tokio::time::sleep(Duration::from_millis(5)).await,
                 other => return other,
             }
         }
@@ -283,7 +283,7 @@ async fn a_running_deployment_is_stopped_before_the_teardown() {
     while bed.has().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(bed.clusters.poll(&order.name).await.unwrap(), ClusterStatus::Coming);
+    assert_eq!(bed.clusters.poll(&order.name).await.unwrap(), ClusterStatus::Starting);
     bed.delete(&order.name).await.unwrap();
     assert_eq!(bed.has(), [""; 0]);
     assert!(bed.clusters.create(&order).await.is_err(), "a released name is not deployed again");

@@ -165,7 +165,7 @@ fn the_states_of_a_starting_job_are_recognized() {
         let known = known("success", |object| object["metadata"]["resourceVersion"] == version);
         codes.push(match at(&known) {
             PodFinding::Waiting { code, .. } => code.to_owned(),
-            PodFinding::Going => "going".to_owned(),
+            PodFinding::Active => "going".to_owned(),
             PodFinding::Ended(end) => end.state,
             other => panic!("{other:?}"),
         });
@@ -313,7 +313,7 @@ fn with_message(message: &str) -> Recorded {
 /// Kind and code of a finding.
 fn code(known: &Recorded) -> String {
     match at(known) {
-        PodFinding::Going => "going".to_owned(),
+        PodFinding::Active => "going".to_owned(),
         PodFinding::Waiting { code, .. } => format!("waits {code}"),
         PodFinding::Ended(end) => format!("ended {} {:?}", end.state, end.exit_code),
         PodFinding::Lost { code, .. } => format!("lost {code}"),

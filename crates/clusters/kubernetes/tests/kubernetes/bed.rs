@@ -126,7 +126,7 @@ pub async fn last(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, Port
     let start = Instant::now();
     loop {
         match jobs.poll(&job.cluster, &job.name).await {
-            Ok(JobStatus::Going) | Err(PortError::Transient(_)) => {}
+            Ok(JobStatus::Active) | Err(PortError::Transient(_)) => {}
             end => return end,
         }
         assert!(start.elapsed() < Duration::from_secs(60), "timeout: {} has not ended", job.name);

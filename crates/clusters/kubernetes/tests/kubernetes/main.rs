@@ -149,7 +149,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     jobs.submit(&job).await.unwrap();
     let mut releases = Vec::new();
     until("both pods are kept", async || {
-        assert_eq!(jobs.poll(&job.cluster, "kept").await.unwrap(), JobStatus::Going);
+        assert_eq!(jobs.poll(&job.cluster, "kept").await.unwrap(), JobStatus::Active);
         let output = text_of_outputs(&jobs, &job).await;
         let kept =
             |line: &str| Some(line.split_once("kept for inspection for 600 s at most; touch ")?.1.to_owned());
@@ -229,7 +229,7 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
     until("Kueue reports the reason", async || {
-        assert_eq!(jobs.poll(&job.cluster, "waits").await.unwrap(), JobStatus::Going);
+        assert_eq!(jobs.poll(&job.cluster, "waits").await.unwrap(), JobStatus::Active);
         let notes = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, "waits");
         notes.waiting().await.unwrap().iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
     })
@@ -250,7 +250,7 @@ async fn a_workload_is_read_in_the_served_version() {
         jobs.submit(&job).await.unwrap();
         let notes = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, name);
         until("the job's reason for waiting is read", async || {
-            assert_eq!(jobs.poll(&job.cluster, name).await.unwrap(), JobStatus::Going);
+            assert_eq!(jobs.poll(&job.cluster, name).await.unwrap(), JobStatus::Active);
             let lines = notes.waiting().await.unwrap();
             lines.iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
         })

@@ -51,7 +51,7 @@ async fn a_host_with_gpus_is_one_node() {
         let cluster = loop {
             match provider.poll(&name).await.unwrap() {
                 ClusterStatus::Ready(cluster) => break cluster,
-                ClusterStatus::Coming => tokio::task::yield_now().await,
+                ClusterStatus::Starting => tokio::task::yield_now().await,
                 other => panic!("expected a ready cluster, found {other:?}"),
             }
         };

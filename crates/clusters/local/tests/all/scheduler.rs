@@ -58,7 +58,7 @@ impl Rented {
         loop {
             match clusters.poll("c").unwrap() {
                 ClusterState::Ready(cluster) => return Self { clusters, cluster },
-                ClusterState::Coming => std::thread::yield_now(),
+                ClusterState::Starting => std::thread::yield_now(),
                 other => panic!("expected a ready cluster, found {other:?}"),
             }
         }

@@ -49,10 +49,10 @@ fn found(row: &SlurmJobRow, marks: &Marks) -> String {
     match derive(std::slice::from_ref(row), marks, late()) {
         SlurmFinding::Absent => "absent".into(),
         SlurmFinding::Waiting(reason) => format!("waiting: {reason}"),
-        SlurmFinding::Going => "going".into(),
+        SlurmFinding::Active => "going".into(),
         SlurmFinding::Ended(end) => format!("{} {:?} {:?}", end.state, end.exit_code, end.signal),
         SlurmFinding::Lost { code, .. } => format!("lost: {code}"),
-        SlurmFinding::Never { reason } => format!("never: {reason}"),
+        SlurmFinding::Unschedulable { reason } => format!("never: {reason}"),
     }
 }
 
@@ -125,7 +125,7 @@ fn a_refused_submission_is_not_a_job() {
 fn json_states_are_parsed_in_both_forms() {
     let expected = [
         ("completed", SlurmStateKind::Ended),
-        ("running", SlurmStateKind::Going),
+        ("running", SlurmStateKind::Active),
         ("prolog-failed", SlurmStateKind::Waiting),
     ];
     for version in VERSIONS {
@@ -142,9 +142,9 @@ fn json_states_are_parsed_in_both_forms() {
             assert_eq!(kind_of_all(words.iter().copied()), kind, "{version} {scenario}: {state}");
         }
     }
-    assert_eq!(kind_of_all(["RUNNING", "COMPLETING"]), SlurmStateKind::Going);
-    assert_eq!(kind_of_all(["FAILED", "COMPLETING"]), SlurmStateKind::Going);
-    assert_eq!(kind_of_all(["PENDING", "REQUEUE_HOLD"]), SlurmStateKind::Again);
+    assert_eq!(kind_of_all(["RUNNING", "COMPLETING"]), SlurmStateKind::Active);
+    assert_eq!(kind_of_all(["FAILED", "COMPLETING"]), SlurmStateKind::Active);
+    assert_eq!(kind_of_all(["PENDING", "REQUEUE_HOLD"]), SlurmStateKind::Requeued);
 }
 
 #[test]
@@ -154,12 +154,12 @@ fn every_state_in_slurms_documentation_is_classified() {
         (SlurmStateKind::Lost, "BOOT_FAIL LAUNCH_FAILED NODE_FAIL PREEMPTED RECONFIG_FAIL REVOKED"),
         (SlurmStateKind::Waiting, "PENDING"),
         (
-            SlurmStateKind::Going,
+            SlurmStateKind::Active,
             "RUNNING COMPLETING CONFIGURING RESIZING SIGNALING STAGE_OUT STOPPED SUSPENDED POWER_UP_NODE EXPEDITING",
         ),
-        (SlurmStateKind::Again, "REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT"),
+        (SlurmStateKind::Requeued, "REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT"),
         // An unknown state of a future version is treated as running: the job continues until its stage's limit.
-        (SlurmStateKind::Going, "HYPERSPACE"),
+        (SlurmStateKind::Active, "HYPERSPACE"),
     ];
     for (expected, words) in table {
         for word in words.split(' ') {
@@ -210,7 +210,7 @@ fn the_claiming_job_decides_the_state_if_two_jobs_have_the_same_name() {
     let row = |id, state: &str| SlurmJobRow { id, state: state.into(), ..SlurmJobRow::default() };
     let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
     let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };
-    assert_eq!(derive(&rows, &marks, late()), SlurmFinding::Going);
+    assert_eq!(derive(&rows, &marks, late()), SlurmFinding::Active);
     // Slurm purged the job, which left no record of its end.
     assert!(
         matches!(derive(&rows[..1], &marks, late()), SlurmFinding::Lost { code, .. } if code == "FORGOTTEN")

@@ -158,12 +158,12 @@ impl SlurmBed {
     }
 }
 
-/// Polls until the status is not `Going`.
+/// Polls until the status is not `Active`.
 pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     let begun = Instant::now();
     loop {
         match jobs.poll(&job.cluster, &job.name).await {
-            Ok(JobStatus::Going) => {
+            Ok(JobStatus::Active) => {
                 assert!(begun.elapsed() < PATIENCE, "timeout: {} has not ended", job.name)
             }
             Ok(finding) => return finding,

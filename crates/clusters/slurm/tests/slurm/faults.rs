@@ -196,7 +196,7 @@ async fn a_held_job_waits_and_can_be_cancelled() {
     let number = jobs.submit(&job).await.unwrap();
     bed.run(&format!("scontrol hold {number}"));
     for _ in 0..3 {
-        assert_eq!(bed.jobs().poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
+        assert_eq!(bed.jobs().poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Active);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let waiting = std::fs::read_to_string(bed.folder("held").join("output/waiting.log")).unwrap();

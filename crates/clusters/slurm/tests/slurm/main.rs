@@ -89,7 +89,7 @@ async fn impossible_jobs_are_refused_with_slurms_reason() {
             Ok(_) => loop {
                 match jobs.poll(&job.cluster, name).await {
                     Err(service::PortError::Permanent(failure)) => break failure,
-                    Ok(JobStatus::Going) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+                    Ok(JobStatus::Active) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
                     other => panic!("{name}: {other:?}"),
                 }
             },
@@ -114,7 +114,7 @@ async fn the_reason_for_waiting_is_in_the_output() {
     // Slurm sets the reason in its next scheduling cycle, and uses several names for the reason of this test.
     let words = ["UnavailableNodes", "Resources", "DRAINED", "ReqNodeNotAvail"];
     while !words.iter().any(|word| text().contains(word)) {
-        assert_eq!(jobs.poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
+        assert_eq!(jobs.poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Active);
         assert!(begun.elapsed().as_secs() < 90, "no reason is reported: {}", text());
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }

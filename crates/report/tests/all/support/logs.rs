@@ -3,7 +3,7 @@
 use model::{measurement::*, *};
 use report::{ReportInput, ReportedLog};
 use verdict::{
-    Baseline, Clues, Fingerprint, Judgement, Listening, RunEvidence, Standard,
+    Baseline, ClueReader, Clues, Fingerprint, Judgement, RunEvidence, Standard,
     baseline::{Healthy, learn},
     judge,
 };
@@ -123,7 +123,7 @@ pub fn noise(of: u64) -> f64 {
 }
 
 pub fn clues(log: &str) -> Clues {
-    let mut listening = Listening::new(log.as_bytes());
+    let mut listening = ClueReader::new(log.as_bytes());
     std::io::copy(&mut listening, &mut std::io::sink()).expect("memory can be read");
     listening.finish()
 }

@@ -136,7 +136,7 @@ impl TestMachine {
         self.clusters.create(name, &cluster_request(nodes, expires_at)).unwrap();
         let cluster = wait("the cluster to become ready", || match self.clusters.poll(name).unwrap() {
             ClusterState::Ready(cluster) => Some(cluster),
-            ClusterState::Coming => None,
+            ClusterState::Starting => None,
             other => panic!("{name}: {other:?}"),
         });
         assert_eq!(cluster.nodes.len(), nodes);

@@ -138,7 +138,7 @@ impl GatewayBed {
 
     /// The routes of `burnin up`.
     pub fn router(&self) -> Router {
-        gateway::at_home(self.router_behind(None), Arc::clone(&self.access), &self.gateway)
+        gateway::local_only(self.router_behind(None), Arc::clone(&self.access), &self.gateway)
     }
 
     /// The routes of the deployed service.
@@ -149,7 +149,7 @@ impl GatewayBed {
             revision: None,
             takes: gateway::TAKES.to_vec(),
             handler: self.gateway.clone(),
-            parking: Arc::new(service::StoreParking::new(self.store.clone(), self.clock.clone())),
+            parking: Arc::new(service::StoredDeadLetters::new(self.store.clone(), self.clock.clone())),
             periodic_tasks: self.gateway.periodic_tasks(),
             authenticator,
             telemetry: None,

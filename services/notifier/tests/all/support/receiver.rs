@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use notifier::conformance::{OtherEnd, PlannedReply};
+use notifier::conformance::{PlannedReply, TestReceiver};
 use serde_json::{Value, json};
 
 #[derive(Clone, Debug)]
@@ -103,8 +103,8 @@ impl Receiver {
         // Planned responses are for notices, not for lookups.
         if let Some(planned) = (!body.is_empty()).then(|| inner.planned_replies.pop_front()).flatten() {
             return match planned {
-                PlannedReply::Takes => (true, None),
-                PlannedReply::TakesInSilence => (true, Some(Answer::Breaks)),
+                PlannedReply::Accepts => (true, None),
+                PlannedReply::AcceptsWithoutResponse => (true, Some(Answer::Breaks)),
                 PlannedReply::Busy(seconds) => {
                     (false, Some(Answer::Says(429, vec![("retry-after", seconds.to_string())])))
                 }
@@ -124,7 +124,7 @@ impl Receiver {
     }
 }
 
-impl OtherEnd for Receiver {
+impl TestReceiver for Receiver {
     fn will(&self, planned: PlannedReply) {
         let mut inner = self.0.lock().unwrap();
         inner.planned_replies.clear();
