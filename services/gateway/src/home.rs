@@ -30,8 +30,8 @@ use crate::{
 
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Accepts only requests of the user who started this server, and only with a local host name. `/healthz` needs no credential, and webhooks are
-/// authenticated by their signature, because they may arrive through a tunnel.
+/// Accepts only requests of the user who started this server, and only with a local host name. `/healthz` needs no credential,
+/// and webhooks are authenticated by their signature, because they may arrive through a tunnel.
 pub fn local_only(router: Router, access: Arc<LocalAccess>, gateway: &Arc<Gateway>) -> Router {
     router.layer(from_fn_with_state((access, Arc::clone(gateway)), admit))
 }
