@@ -102,8 +102,8 @@ pub enum CliCommand {
         #[arg(long, default_value_t = 8080, value_name = "PORT")]
         port: u16,
         /// Interval between polls of repository refs.
-        #[arg(long, default_value = "1m", value_name = "SPAN")]
-        look: Span,
+        #[arg(long = "look", default_value = "1m", value_name = "SPAN")]
+        poll_interval: Span,
         /// Maximum rate per caller: requests per second, changes per second.
         #[arg(long, default_value = "50,5", value_name = "RATES")]
         rates: gateway::Rates,

@@ -29,7 +29,7 @@ fn one(problem: &FileProblem, severity: ProblemSeverity, renderer: &Renderer) ->
     };
     let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
     // Files may contain any characters; only the renderer writes escape sequences.
-    let clean = |text: &str| report::line(text);
+    let clean = |text: &str| report::single_line(text);
     let title = clean(&format!("{field}{message}"));
     let (file, help) = (clean(file), clean(help));
     let source = excerpt.as_ref().zip(*position).map(|(excerpt, position)| (Marked::of(excerpt), position));

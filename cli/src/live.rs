@@ -19,7 +19,7 @@ pub struct LiveOutput {
     scheduler: Schedulers,
     /// Position and incomplete last line of each file, by its name.
     files: BTreeMap<String, FollowedFile>,
-    job: Option<RunningJob>,
+    job: Option<FollowedJob>,
 }
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct FollowedFile {
 }
 
 #[derive(Clone, PartialEq)]
-struct RunningJob {
+struct FollowedJob {
     cluster: Cluster,
     id: CommandId,
 }
@@ -43,7 +43,7 @@ pub struct NewLines {
     pub text: String,
 }
 
-impl RunningJob {
+impl FollowedJob {
     /// The job that the run waits for, if the scheduler has accepted it.
     fn of(state: &RunState, check: Option<CheckIndex>) -> Option<Self> {
         let step = state.current_step().filter(|step| step.stage == Stage::Job)?;
@@ -75,7 +75,7 @@ impl LiveOutput {
     /// Lines written since the last call by `check`, or by any check if it is `None`. Empty if the output of the job
     /// cannot be read: the logs are collected when the job ends.
     pub async fn next(&mut self, state: &RunState, check: Option<CheckIndex>) -> Vec<NewLines> {
-        let current = RunningJob::of(state, check);
+        let current = FollowedJob::of(state, check);
         let mut new = Vec::new();
         if let Some(ended) = self.job.take().filter(|before| current.as_ref() != Some(before)) {
             self.read(&ended, true, &mut new).await;
@@ -87,8 +87,8 @@ impl LiveOutput {
         new
     }
 
-    async fn read(&mut self, job: &RunningJob, ended: bool, new: &mut Vec<NewLines>) {
-        let RunningJob { cluster, id } = job;
+    async fn read(&mut self, job: &FollowedJob, ended: bool, new: &mut Vec<NewLines>) {
+        let FollowedJob { cluster, id } = job;
         let name = id.resource_name();
         let listed = match self.scheduler.outputs(cluster, &name).await {
             Ok(listed) => listed,

@@ -127,7 +127,7 @@ impl DataFolder {
         }
     }
 
-    pub fn view(&self) -> RunIndex {
+    pub fn run_index(&self) -> RunIndex {
         RunIndex::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
     }
 
@@ -137,7 +137,8 @@ impl DataFolder {
             warehouse: table(self),
             report: Some(self.report(run).display().to_string()),
         };
-        let report = self.view().report_of(run, check, addresses).await.map_err(CliError::infrastructure)?;
+        let report =
+            self.run_index().report_of(run, check, addresses).await.map_err(CliError::infrastructure)?;
         report.ok_or_else(|| self.unknown(run))
     }
 
@@ -148,12 +149,12 @@ impl DataFolder {
 
     /// The id of the run that `name` identifies; `name` is a run id, a prefix of a run id, or `latest`. An unknown name is
     /// returned unchanged: the command reports it.
-    pub async fn named(&self, name: RunId) -> Result<RunId, CliError> {
+    pub async fn resolve(&self, name: RunId) -> Result<RunId, CliError> {
         let known = self.ledger.load(&name).await.map_or(true, |loaded| !loaded.records().is_empty());
         if known {
             return Ok(name);
         }
-        let runs = self.view().all().await.map_err(CliError::infrastructure)?;
+        let runs = self.run_index().all().await.map_err(CliError::infrastructure)?;
         selected(name, runs.iter().map(|run| &run.run))
     }
 
@@ -205,8 +206,8 @@ impl Services {
     /// Connects the services to the stores and the bus of a data folder.
     pub fn new(data: &DataFolder, observer: Option<Observer>) -> Result<Self, CliError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let parking = Arc::new(StoredDeadLetters::new(Arc::clone(&data.store), Arc::clone(&clock)));
-        let memory = MemoryBus::new(Arc::clone(&clock), parking).on_retry(Arc::new(outage::report));
+        let dead_letters = Arc::new(StoredDeadLetters::new(Arc::clone(&data.store), Arc::clone(&clock)));
+        let memory = MemoryBus::new(Arc::clone(&clock), dead_letters).on_retry(Arc::new(outage::report));
         let memory = Arc::new(memory);
         let bus: Arc<dyn Bus> = Arc::clone(&memory) as Arc<dyn Bus>;
         let artefacts = Artefacts::new(Arc::clone(&data.store));
@@ -240,7 +241,7 @@ impl Services {
 
     /// Subscribes `handler` to every fact that the conductor accepts.
     pub fn subscribe(&self, handler: &Arc<dyn Handler>) {
-        self.bus.subscribe(&conductor::takes(), handler);
+        self.bus.subscribe(&conductor::handled_events(), handler);
     }
 }
 
@@ -382,5 +383,5 @@ fn warehouse(data: &DataFolder) -> Result<Sqlite, CliError> {
 
 /// Name of the warehouse of a data folder, as reports show it to users.
 pub fn table(data: &DataFolder) -> String {
-    Sqlite::place_of(&data.path(WAREHOUSE))
+    Sqlite::address_of(&data.path(WAREHOUSE))
 }

@@ -43,11 +43,11 @@ pub fn main() -> ExitCode {
     let Xtask { what, check } = Xtask::parse();
     let done = checkout().and_then(|root| match what {
         XtaskCommand::Style => style::check(&root),
-        XtaskCommand::Schemas => settle(&root, Path::new("schemas"), schemas::all(), check),
+        XtaskCommand::Schemas => update_files(&root, Path::new("schemas"), schemas::all(), check),
         XtaskCommand::Rooms => {
             cycles::check(&root).and_then(|()| rooms::drawing(&root)).and_then(|drawing| {
                 let files = BTreeMap::from([(PathBuf::from("tests/rooms.out"), drawing)]);
-                settle(&root, Path::new("tests/rooms.out"), files, check)
+                update_files(&root, Path::new("tests/rooms.out"), files, check)
             })
         }
         XtaskCommand::Rights => rights::check(&root),
@@ -70,14 +70,19 @@ fn checkout() -> Result<PathBuf, String> {
 }
 
 /// Writes the files and removes obsolete files, or reports differences.
-fn settle(root: &Path, place: &Path, files: BTreeMap<PathBuf, String>, check: bool) -> Result<(), String> {
+fn update_files(
+    root: &Path,
+    folder: &Path,
+    files: BTreeMap<PathBuf, String>,
+    check: bool,
+) -> Result<(), String> {
     let mut differing = Vec::new();
     for (path, content) in &files {
         if fs::read_to_string(root.join(path)).ok().as_ref() != Some(content) {
             differing.push(path.clone());
         }
     }
-    let there = list(root, place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let there = list(root, folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let stale: Vec<_> = there.into_iter().filter(|path| !files.contains_key(path)).collect();
     if check {
         differing.extend(stale);
@@ -95,14 +100,14 @@ fn settle(root: &Path, place: &Path, files: BTreeMap<PathBuf, String>, check: bo
     stale.iter().try_for_each(|path| fs::remove_file(root.join(path))).map_err(|error| error.to_string())
 }
 
-fn list(root: &Path, place: &Path) -> io::Result<Vec<PathBuf>> {
-    if !root.join(place).is_dir() {
+fn list(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
+    if !root.join(folder).is_dir() {
         return Ok(Vec::new());
     }
     let mut files = Vec::new();
-    for entry in fs::read_dir(root.join(place))? {
+    for entry in fs::read_dir(root.join(folder))? {
         let entry = entry?;
-        let path = place.join(entry.file_name());
+        let path = folder.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             files.extend(list(root, &path)?);
         } else if path.extension().is_some_and(|kind| kind == "json") {

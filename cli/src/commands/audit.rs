@@ -49,7 +49,7 @@ impl AuditEvidence {
 pub fn logs(logs: &[PathBuf], output: Output) -> Result<Exit, CliError> {
     let mut found = AuditEvidence::default();
     for log in logs {
-        found.add(&log.display().to_string(), &parse::listen(log, &ReadFormat::Detected)?.0);
+        found.add(&log.display().to_string(), &parse::read_with_clues(log, &ReadFormat::Detected)?.0);
     }
     Ok(shown(&found.audit(), output))
 }

@@ -89,7 +89,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Dri
             LeaseState::Returned => "returned".to_owned(),
             LeaseState::Asked | LeaseState::Held if state.needs_lease(*attempt) => {
                 let word = if lease.state == LeaseState::Held { "held" } else { "requested" };
-                format!("{word}, needed; expires at {}", output::moment(lease.expires_at))
+                format!("{word}, needed; expires at {}", output::local_time(lease.expires_at))
             }
             _ => "no longer needed, to be released".to_owned(),
         };
@@ -103,7 +103,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Dri
         line("owed", "nothing".to_owned());
     }
     if let Some(wake) = wake(state, now) {
-        line("deadline", format!("next unconditional wake-up at {}", output::moment(wake)));
+        line("deadline", format!("next unconditional wake-up at {}", output::local_time(wake)));
     }
     let closed = state.closed.is_some() && state.leases_returned();
     match (closed, driver) {

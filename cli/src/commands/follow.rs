@@ -36,7 +36,7 @@ pub async fn logs(
                 printed.print(&file, &text);
             }
         }
-        let logs = data.view().logs(run).await.map_err(CliError::infrastructure)?;
+        let logs = data.run_index().logs(run).await.map_err(CliError::infrastructure)?;
         for RunLog { file, object } in logs.map(|logs| logs.files).unwrap_or_default() {
             let chosen = check.is_none_or(|check| is_of_check(&file.name, check));
             if !chosen || !printed.complete.insert(file.name.clone()) {

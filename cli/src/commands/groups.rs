@@ -167,7 +167,7 @@ struct GroupAnswer {
 /// Prints the next group to test, or the bad members.
 pub fn groups(file: &Path, suspected: u32, tests: Option<usize>, output: Output) -> Result<Exit, CliError> {
     let tested = read(file)?;
-    let options = PlanOptions { expected: f64::from(suspected), most: tests, ..PlanOptions::default() };
+    let options = PlanOptions { expected: f64::from(suspected), max_tests: tests, ..PlanOptions::default() };
     let mut search = GroupSearch::new(&tested.members, &options);
     tested.findings.iter().for_each(|member| search.suspect(member));
     tested.tests.iter().for_each(|outcome| search.learn(outcome));

@@ -120,7 +120,7 @@ fn take(left: &mut usize, count: usize, log: &Path, (most, what): (usize, &str))
 
 /// A parsed log and its clues. With several logs (`named`), every clue is prefixed with the log's name.
 pub fn read_log(log: &Path, format: &ReadFormat, named: bool) -> Result<(Reading, Clues), CliError> {
-    let (reading, clues) = parse::listen(log, format)?;
+    let (reading, clues) = parse::read_with_clues(log, format)?;
     if !named {
         return Ok((reading, clues));
     }

@@ -56,7 +56,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     }
     if let Some(run) = command.run_mut() {
         let data = readable(&cli.data)?;
-        *run = named(&data, run.clone())?;
+        *run = resolve(&data, run.clone())?;
     }
     match command {
         CliCommand::Init { kind, folder, force } => init::init(kind, &folder, force),
@@ -67,9 +67,16 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             block_on(run::begin(data()?, resolved, output))
         }
         CliCommand::Run { resume, output, .. } => block_on(run::resume(data()?, resume.flatten(), output)),
-        CliCommand::Up { workflows, port, look, rates, link, github } => {
-            let options =
-                up::UpOptions { workflows, port, look, rates, secrets: up::secrets()?, link, github };
+        CliCommand::Up { workflows, port, poll_interval, rates, link, github } => {
+            let options = up::UpOptions {
+                workflows,
+                port,
+                poll_interval,
+                rates,
+                secrets: up::secrets()?,
+                link,
+                github,
+            };
             block_on(async { up::up(data()?, options).await })
         }
         CliCommand::Check { workflow, values, set, strict } => {
@@ -98,7 +105,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
             Some(done) => Ok(done),
             None => {
                 let data = readable(&cli.data)?;
-                let run = named(&data, what.parse().map_err(CliError::usage)?)?;
+                let run = resolve(&data, what.parse().map_err(CliError::usage)?)?;
                 block_on(explain::explain(data, &run))
             }
         },
@@ -144,7 +151,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, CliError> {
                     ))
                 })?;
                 let data = readable(&cli.data)?;
-                let run = named(&data, run)?;
+                let run = resolve(&data, run)?;
                 block_on(audit::run(data, &run, output))
             }
             logs => audit::logs(logs, output),
@@ -200,9 +207,9 @@ fn manual(folder: Option<&Path>) -> Result<Exit, CliError> {
 }
 
 /// The run that a user names by its id, by a prefix of the id, or by `latest`.
-fn named(data: &DataFolder, run: RunId) -> Result<RunId, CliError> {
+fn resolve(data: &DataFolder, run: RunId) -> Result<RunId, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(CliError::infrastructure)?.block_on(data.named(run))
+    runtime.map_err(CliError::infrastructure)?.block_on(data.resolve(run))
 }
 
 /// An existing data folder; commands that only read must not create one.

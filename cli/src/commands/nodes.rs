@@ -9,7 +9,7 @@ use crate::{
     commands::{print, print_json},
     exit::{CliError, Exit},
     local::DataFolder,
-    output::moment,
+    output::local_time,
 };
 
 /// Prints the nodes. Exit code 1 if a node is neither good nor returned, 2 if no node is known.
@@ -20,7 +20,7 @@ pub async fn nodes(
     all: bool,
     output: Output,
 ) -> Result<Exit, CliError> {
-    let nodes = data.view().nodes(cluster, limit).await.map_err(CliError::infrastructure)?;
+    let nodes = data.run_index().nodes(cluster, limit).await.map_err(CliError::infrastructure)?;
     match output {
         Output::Json => print_json(&nodes),
         Output::Human => print(&text(&nodes, cluster, all)),
@@ -59,10 +59,10 @@ fn text(nodes: &Nodes, cluster: Option<&str>, all: bool) -> String {
     for node in shown {
         let Some(change) = node.changes.last() else { continue };
         table.add_row([
-            report::line(&node.node),
-            report::line(&node.cluster),
+            report::single_line(&node.node),
+            report::single_line(&node.cluster),
             node.state.to_string(),
-            moment(change.at),
+            local_time(change.at),
             change.run.to_string(),
             report::shortened_line(&change.evidence.join("; "), EVIDENCE),
         ]);

@@ -17,7 +17,7 @@ use crate::{
 /// Sends a test message to the named channel, once per kind that the workflows of the folder use. Addresses
 /// and keys are in the folder `channels` or in the environment.
 pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit, CliError> {
-    let (known, broken) = known(workflows)?;
+    let (known, broken) = known_channels(workflows)?;
     let wanted: Vec<_> = known.iter().filter(|((_, known), _)| known == name).collect();
     if wanted.is_empty() {
         let mut names: Vec<_> = known.keys().map(|(_, name)| name.as_str()).collect();
@@ -57,7 +57,7 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
 /// Channels by kind and name, as used in the workflows of a folder, and the number of files with errors.
 type KnownChannels = BTreeMap<(String, String), Notify>;
 
-fn known(folder: &Path) -> Result<(KnownChannels, usize), CliError> {
+fn known_channels(folder: &Path) -> Result<(KnownChannels, usize), CliError> {
     let cannot =
         |error: std::io::Error| CliError::usage(format!("--workflows: {}: {error}", folder.display()));
     let (mut known, mut broken) = (KnownChannels::new(), 0);

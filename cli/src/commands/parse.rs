@@ -241,9 +241,9 @@ fn io_error(error: csv::Error) -> io::Error {
 }
 
 /// Parses one log and its clues; `-` is standard input.
-pub fn listen(log: &Path, format: &ReadFormat) -> Result<(Reading, verdict::Clues), CliError> {
+pub fn read_with_clues(log: &Path, format: &ReadFormat) -> Result<(Reading, verdict::Clues), CliError> {
     body(log)
-        .and_then(|input| format.reader().listen(input))
+        .and_then(|input| format.reader().read_with_clues(input))
         .map(|(mut reading, mut clues)| {
             let nodes = NodesOfHosts::of_logs([&clues.nodes_of_hosts]);
             reading.name_nodes(&nodes);
@@ -265,7 +265,7 @@ pub fn read_pairs(log: &Path, format: &ReadFormat) -> Result<Reading, CliError> 
     text.by_ref().take(HEAD).read_to_end(&mut head).map_err(unreadable)?;
     let has_sections = head.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"burnin pairs: "));
     let reader = if has_sections { format.reader().of_pairs() } else { format.reader() };
-    let read = reader.listen(Cursor::new(head).chain(text));
+    let read = reader.read_with_clues(Cursor::new(head).chain(text));
     read.map(|(reading, _)| reading).map_err(unreadable)
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use pins::{Decided, DecidedBy, PinHistory, PinNote, Pinned, Pins};
-use run_index::NoReference;
+use run_index::ReferenceError;
 use service::{Clock, SystemClock};
 use verdict::pin::PinSource;
 
@@ -21,15 +21,15 @@ pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> 
     match decide {
         Decide::Pin { run, learned, why } => {
             let source = if learned { PinSource::Learned } else { PinSource::Run };
-            let reference = data.view().reference(None, &run, source).await;
+            let reference = data.run_index().reference(None, &run, source).await;
             let reference = reference.map_err(|error| match error {
-                NoReference::Unknown(run) => data.unknown(&run),
-                NoReference::Unfit { .. } => CliError::usage(error),
-                NoReference::View(error) => CliError::infrastructure(error),
+                ReferenceError::Unknown(run) => data.unknown(&run),
+                ReferenceError::Unfit { .. } => CliError::usage(error),
+                ReferenceError::Index(error) => CliError::infrastructure(error),
             })?;
             let pinned = Pinned { run: run.clone(), source, baseline: reference.baseline };
             let workflow = reference.workflow;
-            match pins.pin(&workflow, pinned, who(why)).await.map_err(CliError::infrastructure)? {
+            match pins.pin(&workflow, pinned, decided_by(why)).await.map_err(CliError::infrastructure)? {
                 Decided::Before => print_plain(&format!("{workflow}: {run} is already pinned\n")),
                 Decided::Now | Decided::Never => {
                     print_plain(&format!("{workflow}: {run} pinned\n"));
@@ -43,7 +43,7 @@ pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> 
                     "workflow: `{workflow}` is not a workflow name; `burnin runs` lists the workflows of runs"
                 )));
             }
-            match pins.release(&workflow, who(why)).await.map_err(CliError::infrastructure)? {
+            match pins.release(&workflow, decided_by(why)).await.map_err(CliError::infrastructure)? {
                 Decided::Now => {
                     print_plain(&format!("{workflow}: pin released; the learned baseline applies\n"));
                 }
@@ -69,19 +69,19 @@ pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> 
 pub fn lines(workflows: &[PinHistory]) -> String {
     let lines = workflows.iter().flat_map(|pins| {
         let newest = pins.history.last().map(|newest| newest.number);
-        pins.history.iter().map(move |noted| line(&pins.workflow, noted, newest))
+        pins.history.iter().map(move |noted| pin_line(&pins.workflow, noted, newest))
     });
     let lines: String = lines.collect();
     if lines.is_empty() { "no pins\n".to_owned() } else { lines }
 }
 
-fn who(why: String) -> DecidedBy {
+fn decided_by(why: String) -> DecidedBy {
     let by = super::user();
     DecidedBy { by, at: SystemClock.now(), why }
 }
 
 /// Names and reasons are external text: only printable characters reach the terminal.
-fn line(workflow: &str, noted: &PinNote, newest: Option<u64>) -> String {
+fn pin_line(workflow: &str, noted: &PinNote, newest: Option<u64>) -> String {
     let plain = |text: &str| text.chars().filter(|letter| !letter.is_control()).collect::<String>();
     let at = noted.at.to_string();
     let mut line = format!("{workflow}  {}  {}", noted.number, at.get(..16).unwrap_or(&at));

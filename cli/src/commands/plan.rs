@@ -94,7 +94,7 @@ fn starts(offered: &Offered, now: Timestamp) -> String {
     }
     for schedule in &on.schedule {
         let next = schedule.read().ok().and_then(|zoned| zoned.next(now));
-        let next = next.map_or_else(|| "never".to_owned(), output::moment);
+        let next = next.map_or_else(|| "never".to_owned(), output::local_time);
         _ = writeln!(text, "Starts automatically: {} in {}, next at {next}.", schedule.cron, schedule.zone);
     }
     for build in &on.build {
@@ -140,14 +140,14 @@ fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<PlanLine> {
         None => {}
     }
     match &workflow.cluster {
-        Some(ClusterSpec::Rent(system)) if system.kind() == PROCESSES => {
+        Some(ClusterSpec::Provisioned(system)) if system.kind() == PROCESSES => {
             let nodes = system.nodes();
             steps.push(PlanLine::new(
                 Stage::Cluster,
                 format!("{nodes} local processes, one per node, provisioned"),
             ));
         }
-        Some(ClusterSpec::Rent(system)) => {
+        Some(ClusterSpec::Provisioned(system)) => {
             let Some(deployed) = Deployed::of(system) else { return steps };
             let nodes = system.nodes();
             let kind = deployed.system.kind();
@@ -197,7 +197,7 @@ fn checks(workflow: &Workflow) -> Vec<PlanLine> {
         steps.push(PlanLine::new(Stage::Job, what));
     }
     for (name, reason) in &workflow.excluded {
-        let what = format!("{name}: {}", report::line(reason));
+        let what = format!("{name}: {}", report::single_line(reason));
         steps.push(PlanLine { stage: Stage::Job, limit: StepLimit::NotRun, what });
     }
     let Some(benchmark) = workflow.benchmark_of(model::CheckIndex::FIRST) else { return steps };
@@ -254,7 +254,7 @@ fn described_program(program: &Program) -> String {
                 OutputFormat::Format(name) => format!("read as {name}"),
                 OutputFormat::Declared(_) => "read as the workflow declares".to_owned(),
             };
-            format!("`{}` {every}, {read}", report::line(&command.argv.join(" ")))
+            format!("`{}` {every}, {read}", report::single_line(&command.argv.join(" ")))
         }
     }
 }
@@ -279,7 +279,7 @@ fn exists(workflow: &Workflow) -> String {
     let jobs = if workflow.check_count() == 0 { limits.job.0 + limits.logs.0 + limits.grace.0 } else { jobs };
     let longest = limits.cluster.0 + jobs + locate + limits.grace.0 * 2;
     match &workflow.cluster {
-        Some(ClusterSpec::Rent(system)) => {
+        Some(ClusterSpec::Provisioned(system)) => {
             let ends = match system.kind() {
                 DEPLOYED => "sweeps delete the cluster after the lifetime that its build steps received:",
                 _ => "the cluster expires after",
@@ -316,7 +316,7 @@ fn costs(workflow: &Workflow) -> String {
     let Some((cost, most)) = workflow.cost.as_ref().zip(lifecycle::most(workflow)) else {
         return "Cost: unknown; the workflow sets no price (cost.node_hour).\n".to_owned();
     };
-    let Some(ClusterSpec::Rent(system)) = &workflow.cluster else {
+    let Some(ClusterSpec::Provisioned(system)) = &workflow.cluster else {
         return "Cost: nothing; the run provisions no cluster.\n".to_owned();
     };
     let (nodes, currency) = (system.nodes(), &cost.currency);

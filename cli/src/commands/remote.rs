@@ -41,7 +41,7 @@ const FAILURES: u32 = 20;
 
 pub async fn execute(server: Server, mut command: CliCommand) -> Result<Exit, CliError> {
     if let Some(run) = command.run_mut() {
-        *run = named(&server, run.clone()).await?;
+        *run = resolve(&server, run.clone()).await?;
     }
     match command {
         CliCommand::Run { workflow: Some(workflow), values: None, set, output, .. } => {
@@ -67,7 +67,7 @@ pub async fn execute(server: Server, mut command: CliCommand) -> Result<Exit, Cl
         CliCommand::Explain { what } => match explain::code(&what)? {
             Some(done) => Ok(done),
             None => {
-                let run = named(&server, what.parse().map_err(CliError::usage)?).await?;
+                let run = resolve(&server, what.parse().map_err(CliError::usage)?).await?;
                 explain::explain_records(&records(&server, &run).await?)
             }
         },
@@ -95,21 +95,22 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
     status(format_args!("run {run}  ({workflow})"));
     let runs = all_runs(server).await.unwrap_or_default();
     let detail = follow_run(server, &run, progress::usual(runs.iter(), workflow)).await?;
-    let (line, address) = (&detail.line, server.request(Method::GET, &["runs", run.as_str(), "report"]));
+    let (summary, address) =
+        (&detail.summary, server.request(Method::GET, &["runs", run.as_str(), "report"]));
     match output {
         Output::Human => print(&report(server, &run, None, "text").await?),
         Output::Json => print_json(&RunDocument {
             schema: "burnin/run/v1",
             run: run.clone(),
-            conclusion: line.conclusion.clone(),
-            verdict: line.verdict,
-            checks: detail.line.checks.clone(),
+            conclusion: summary.conclusion.clone(),
+            verdict: summary.verdict,
+            checks: summary.checks.clone(),
             suspects: detail.suspects.as_ref().and_then(ShownSuspects::located).cloned(),
             retested: detail.retested.clone(),
             report: address.build().map(|request| request.url().to_string()).unwrap_or_default(),
         }),
     }
-    Ok(Exit::of_result(&line.conclusion, line.verdict))
+    Ok(Exit::of_result(&summary.conclusion, summary.verdict))
 }
 
 /// Prints the stages of a run until it is closed. An interrupt does not cancel the run.
@@ -117,7 +118,7 @@ async fn follow_run(server: &Server, run: &RunId, expected: Option<Duration>) ->
     let mut progress = Progress::new(expected);
     let (mut failures, mut found) = (0, false);
     let closed = loop {
-        match look(server, run, &mut progress).await {
+        match poll_run(server, run, &mut progress).await {
             Ok(Some(detail)) => break detail,
             Ok(None) => (failures, found) = (0, true),
             // The server has no such run until the request is recorded.
@@ -140,16 +141,21 @@ async fn follow_run(server: &Server, run: &RunId, expected: Option<Duration>) ->
 }
 
 /// The run, if it is closed.
-async fn look(server: &Server, run: &RunId, progress: &mut Progress) -> Result<Option<RunDetail>, CliError> {
+async fn poll_run(
+    server: &Server,
+    run: &RunId,
+    progress: &mut Progress,
+) -> Result<Option<RunDetail>, CliError> {
     let detail: RunDetail = server.json(server.request(Method::GET, &["runs", run.as_str()])).await?;
     let stages: Vec<StageLine> = detail.stages.iter().cloned().map(StageLine::from).collect();
-    let waiting = match (detail.line.stage, stages.iter().any(|line| line.teardown && line.ended.is_none())) {
-        (Some(stage), _) => format!("{stage}: in progress"),
-        (None, true) => "teardown: waits for the deletion of the cluster".to_owned(),
-        (None, false) => String::new(),
-    };
+    let waiting =
+        match (detail.summary.stage, stages.iter().any(|line| line.teardown && line.ended.is_none())) {
+            (Some(stage), _) => format!("{stage}: in progress"),
+            (None, true) => "teardown: waits for the deletion of the cluster".to_owned(),
+            (None, false) => String::new(),
+        };
     progress.show_stages(&stages, waiting);
-    Ok((detail.line.state == run_index::RunStatus::Closed).then_some(detail))
+    Ok((detail.summary.state == run_index::RunStatus::Closed).then_some(detail))
 }
 
 async fn report(server: &Server, run: &RunId, check: Option<&str>, form: &str) -> Result<String, CliError> {
@@ -191,7 +197,7 @@ async fn all_runs(server: &Server) -> Result<Vec<RunSummary>, CliError> {
 }
 
 /// A run that a user names by its id, by a prefix of the id, or by `latest`.
-async fn named(server: &Server, name: RunId) -> Result<RunId, CliError> {
+async fn resolve(server: &Server, name: RunId) -> Result<RunId, CliError> {
     // A complete id ends with a digest; only other names need the list.
     let digest = name.as_str().rsplit_once('-').map_or("", |(_, digest)| digest);
     if digest.len() == 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -239,8 +245,8 @@ async fn cancel(server: &Server, run: &RunId, reason: &str) -> Result<Exit, CliE
     let request =
         server.request(Method::POST, &["runs", run.as_str(), "cancel"]).json(&json!({"reason": reason}));
     let before: RunDetail = server.json(request).await?;
-    if before.line.settled_at.is_some() {
-        note(format_args!("{run} has already ended: {}", before.line.conclusion));
+    if before.summary.settled_at.is_some() {
+        note(format_args!("{run} has already ended: {}", before.summary.conclusion));
     } else {
         note(format_args!("{run} cancel recorded"));
     }
@@ -302,7 +308,7 @@ async fn follow_logs(
     loop {
         let detail: RunDetail = server.json(server.request(Method::GET, &["runs", run.as_str()])).await?;
         let prefix = match check {
-            Some(name) => Some(prefix(run, &detail.line, name)?),
+            Some(name) => Some(prefix(run, &detail.summary, name)?),
             None => None,
         };
         for File { name, .. } in files(server, run).await? {
@@ -312,7 +318,7 @@ async fn follow_logs(
                 print_log(server, run, &name).await?;
             }
         }
-        if !follow || detail.line.state == run_index::RunStatus::Closed || output::is_closed() {
+        if !follow || detail.summary.state == run_index::RunStatus::Closed || output::is_closed() {
             return follow::ended(run, printed.is_empty());
         }
         if !waits {
@@ -327,16 +333,16 @@ async fn follow_logs(
 }
 
 /// Position of a check among the checks of the run; `name@3` is in the third round of a soak.
-fn prefix(run: &RunId, line: &RunSummary, name: &str) -> Result<CheckIndex, CliError> {
+fn prefix(run: &RunId, summary: &RunSummary, name: &str) -> Result<CheckIndex, CliError> {
     let (base, round) = match name.rsplit_once('@') {
         Some((base, round)) => (base, round.parse::<usize>().ok().and_then(|round| round.checked_sub(1))),
         None => (name, Some(0)),
     };
-    let of_round = line.checks.iter().filter(|check| check.excluded.is_none()).count();
-    let first = line.checks.iter().position(|check| check.name == base);
+    let of_round = summary.checks.iter().filter(|check| check.excluded.is_none()).count();
+    let first = summary.checks.iter().position(|check| check.name == base);
     let at = first.zip(round).map(|(first, round)| first + round * of_round);
     let at = at.and_then(|at| u16::try_from(at).ok());
-    let names: Vec<_> = line.checks.iter().map(|check| check.name.as_str()).collect();
+    let names: Vec<_> = summary.checks.iter().map(|check| check.name.as_str()).collect();
     let known = || match names.is_empty() {
         true => "it has a single benchmark; omit --check".to_owned(),
         false => format!("its checks are {}", names.join(", ")),
@@ -348,7 +354,7 @@ async fn pin(server: &Server, decide: Decide) -> Result<Exit, CliError> {
     match decide {
         Decide::Pin { run, learned, why } => {
             let detail: RunDetail = server.json(server.request(Method::GET, &["runs", run.as_str()])).await?;
-            let workflow = detail.line.workflow;
+            let workflow = detail.summary.workflow;
             let source = if learned { "learned" } else { "run" };
             let body = json!({"run": run, "source": source, "why": why});
             let request = server.request(Method::PUT, &["baselines", &workflow]).json(&body);

@@ -31,7 +31,7 @@ pub async fn retest(
     output: Output,
 ) -> Result<Exit, CliError> {
     let known =
-        data.view().nodes(request.cluster.as_deref(), RUNS).await.map_err(CliError::infrastructure)?;
+        data.run_index().nodes(request.cluster.as_deref(), RUNS).await.map_err(CliError::infrastructure)?;
     let chosen = chosen(&known, request)?;
     let Resolved { workflow: source, archives, warnings } = match given {
         Some(given) => given,
@@ -63,18 +63,18 @@ fn chosen<'a>(known: &'a Nodes, request: &'a RetestRequest) -> Result<Vec<&'a No
         if request.nodes[..place].contains(node) {
             return Err(CliError::usage(format!("{node} is given twice; name each node once")));
         }
-        if named(known, node).next().is_none() {
+        if matching(known, node).next().is_none() {
             let why = "not measured by a judged run on an existing cluster; `burnin nodes --all` lists the known nodes";
             return Err(CliError::usage(format!("{node}: {why}")));
         }
     }
     let clusters_of =
-        |node: &'a String| named(known, node).map(|it| it.cluster.as_str()).collect::<BTreeSet<_>>();
+        |node: &'a String| matching(known, node).map(|it| it.cluster.as_str()).collect::<BTreeSet<_>>();
     let common = request.nodes.iter().map(clusters_of).reduce(|one, other| &one & &other).unwrap_or_default();
     let common: Vec<_> = common.into_iter().collect();
     match common.as_slice() {
         [cluster] => {
-            let of_cluster = |node: &'a String| named(known, node).find(|it| it.cluster == *cluster);
+            let of_cluster = |node: &'a String| matching(known, node).find(|it| it.cluster == *cluster);
             Ok(request.nodes.iter().filter_map(of_cluster).collect())
         }
         [] => {
@@ -93,7 +93,7 @@ fn chosen<'a>(known: &'a Nodes, request: &'a RetestRequest) -> Result<Vec<&'a No
 }
 
 /// The nodes of this name, one for each cluster.
-fn named<'a>(known: &'a Nodes, name: &'a str) -> impl Iterator<Item = &'a NodeHistory> {
+fn matching<'a>(known: &'a Nodes, name: &'a str) -> impl Iterator<Item = &'a NodeHistory> {
     known.nodes.iter().filter(move |node| node.node == name)
 }
 

@@ -103,7 +103,7 @@ async fn only_open(data: &DataFolder) -> Result<RunId, CliError> {
 }
 
 async fn unclosed(data: &DataFolder) -> Result<Vec<RunId>, CliError> {
-    data.view().unfinished().await.map_err(CliError::infrastructure)
+    data.run_index().unfinished().await.map_err(CliError::infrastructure)
 }
 
 /// Cancels a run: here, or through the process that drives it.
@@ -228,7 +228,7 @@ async fn driving(
 
 /// The usual duration of a run of this workflow; `None` for its first run.
 async fn usual_duration(data: &DataFolder, workflow: &str) -> Option<Duration> {
-    let runs = data.view().all().await.ok()?;
+    let runs = data.run_index().all().await.ok()?;
     progress::usual(runs.iter().map(|run| &**run), workflow)
 }
 

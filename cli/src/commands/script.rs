@@ -81,7 +81,7 @@ fn cluster(spec: &ClusterSpec, run: &RunId) -> Cluster {
     };
     let name = match spec {
         ClusterSpec::Existing { name, .. } => name.clone(),
-        ClusterSpec::Rent(_) => run.to_string(),
+        ClusterSpec::Provisioned(_) => run.to_string(),
     };
     Cluster { name, nodes, access }
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 pub async fn runs(data: DataFolder, choice: &RunChoice, output: Output) -> Result<Exit, CliError> {
-    let view = data.view();
+    let view = data.run_index();
     let runs = choice.of(view.all().await.map_err(CliError::infrastructure)?, SystemClock.now());
     let damaged = view.damaged().await.map_err(CliError::infrastructure)?;
     for (run, why) in &damaged {
@@ -23,7 +23,7 @@ pub async fn runs(data: DataFolder, choice: &RunChoice, output: Output) -> Resul
     }
     let exit = if damaged.is_empty() { Exit::Pass } else { Exit::Infrastructure };
     if output == Output::Json {
-        let runs = runs.iter().map(|line| run_index::RunSummary::clone(line)).collect();
+        let runs = runs.iter().map(|summary| run_index::RunSummary::clone(summary)).collect();
         print_json(&RunsDocument { schema: "burnin/runs/v1", runs, damaged });
         return Ok(exit);
     }
@@ -36,7 +36,7 @@ pub fn table<'a>(runs: impl Iterator<Item = &'a RunSummary>) -> String {
     let runs: Vec<_> = runs.collect();
     let all = drawn(&runs, RunsTable::All);
     let Some(width) = output::width() else { return all };
-    let fits = |text: &String| text.lines().all(|line| line.chars().count() <= width);
+    let fits = |text: &String| text.lines().all(|summary| summary.chars().count() <= width);
     let narrower = [RunsTable::LocalTimes, RunsTable::Results, RunsTable::Short, RunsTable::NoTimes];
     let mut versions = narrower.into_iter().map(|version| drawn(&runs, version));
     versions.find(fits).unwrap_or_else(|| drawn(&runs, RunsTable::NoTimes))
@@ -91,7 +91,7 @@ fn drawn(runs: &[&RunSummary], version: RunsTable) -> String {
 
 /// Lists a run's committed logs, or prints one.
 pub async fn logs(data: DataFolder, run: &RunId, name: Option<&str>) -> Result<Exit, CliError> {
-    let logs = data.view().logs(run).await.map_err(CliError::infrastructure)?;
+    let logs = data.run_index().logs(run).await.map_err(CliError::infrastructure)?;
     let logs = logs.ok_or_else(|| data.unknown(run))?;
     if logs.files.is_empty() {
         return Err(CliError::usage(format!("{run} has no logs yet; `burnin show {run}` shows its stage")));
@@ -123,7 +123,7 @@ pub async fn show(
         None => None,
     };
     if output == ReportForm::Json {
-        let detail = data.view().detail_of(run, check).await.map_err(CliError::infrastructure)?;
+        let detail = data.run_index().detail_of(run, check).await.map_err(CliError::infrastructure)?;
         print_json(&detail.ok_or_else(|| data.unknown(run))?);
         return Ok(Exit::Pass);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{Failure, Span};
-use provisioner::{SweepOutcome, Swept, sweep as through};
+use provisioner::{LeaseOutcome, SweptCluster, sweep as through};
 use service::{Clock, PortError, SystemClock};
 
 use crate::{
@@ -44,30 +44,30 @@ fn unlisted(error: PortError) -> CliError {
     CliError::infrastructure(std::io::Error::other(format!("clusters could not be listed: {why}")))
 }
 
-fn printed(swept: &[Swept], dry_run: bool) -> Exit {
+fn printed(swept: &[SweptCluster], dry_run: bool) -> Exit {
     print_plain(&swept_text(swept, dry_run));
-    let left = swept.iter().any(|swept| matches!(swept.outcome, SweepOutcome::Left(_)));
+    let left = swept.iter().any(|swept| matches!(swept.outcome, LeaseOutcome::Remaining(_)));
     if left { Exit::Infrastructure } else { Exit::Pass }
 }
 
-fn swept_text(swept: &[Swept], dry_run: bool) -> String {
+fn swept_text(swept: &[SweptCluster], dry_run: bool) -> String {
     if swept.is_empty() {
         return "no cluster\n".to_owned();
     }
     let mut text = String::new();
-    for Swept { cluster, outcome } in swept {
+    for SweptCluster { cluster, outcome } in swept {
         let what = match outcome {
-            SweepOutcome::Kept { until } => format!("kept: its lease and grace period end at {until}"),
-            SweepOutcome::Unlabelled => {
+            LeaseOutcome::Kept { until } => format!("kept: its lease and grace period end at {until}"),
+            LeaseOutcome::Unlabelled => {
                 "kept: no expiry label; check and delete the cluster manually".to_owned()
             }
-            SweepOutcome::Due => "lease expired; would be deleted".to_owned(),
-            SweepOutcome::Gone(deleted) => format!("gone: {}", deleted.evidence),
-            SweepOutcome::Left(why) => format!("NOT DELETED: {why}"),
+            LeaseOutcome::Due => "lease expired; would be deleted".to_owned(),
+            LeaseOutcome::Deleted(deleted) => format!("gone: {}", deleted.evidence),
+            LeaseOutcome::Remaining(why) => format!("NOT DELETED: {why}"),
         };
         text += &format!("  {}  {}\n", parse::shown(&cluster.name), parse::shown(&what));
     }
-    if dry_run && swept.iter().any(|swept| swept.outcome == SweepOutcome::Due) {
+    if dry_run && swept.iter().any(|swept| swept.outcome == LeaseOutcome::Due) {
         text += "dry run, nothing deleted; run without --dry-run to delete clusters with an expired lease\n";
     }
     text

@@ -57,7 +57,7 @@ pub struct UpOptions {
     /// Port on 127.0.0.1 to listen on.
     pub port: u16,
     /// Poll interval of refs.
-    pub look: Span,
+    pub poll_interval: Span,
     /// Maximum request rates per caller.
     pub rates: Rates,
     /// Signature secrets of GitHub webhooks.
@@ -91,7 +91,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
     })?;
     let address = listener.local_addr().map_err(CliError::infrastructure)?;
 
-    let view = Arc::new(data.view());
+    let view = Arc::new(data.run_index());
     for (run, why) in view.damaged().await.map_err(CliError::infrastructure)? {
         note(format_args!("burnin up: run {run} is damaged and not listed: {why}"));
     }
@@ -140,7 +140,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
         revision: None,
         takes: TAKES.to_vec(),
         handler: Arc::clone(&gateway) as Arc<dyn Handler>,
-        parking: Arc::new(StoredDeadLetters::new(Arc::clone(&data.store), Arc::clone(&clock))),
+        dead_letters: Arc::new(StoredDeadLetters::new(Arc::clone(&data.store), Arc::clone(&clock))),
         periodic_tasks: periodic_tasks.clone(),
         authenticator: None,
         telemetry: None,
@@ -149,7 +149,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
     for task in periodic_tasks {
         let every = match task.name() {
             "schedule" => SCHEDULE,
-            "refs" => options.look,
+            "refs" => options.poll_interval,
             "notices" => NOTICES,
             _ => REQUESTS,
         };

@@ -20,10 +20,10 @@ fn start(project: &TestProject, more: &[&str]) -> Child {
 
 /// The first line on standard error that contains `text`, and the time until then.
 fn line(run: &mut Child, text: &str) -> (String, Duration) {
-    let began = Instant::now();
+    let started = Instant::now();
     let mut lines = BufReader::new(run.stderr.as_mut().unwrap()).lines();
     let found = lines.by_ref().map(Result::unwrap).find(|line| line.contains(text));
-    (found.unwrap_or_else(|| panic!("no line contains {text:?}")), began.elapsed())
+    (found.unwrap_or_else(|| panic!("no line contains {text:?}")), started.elapsed())
 }
 
 /// Replaces the ledger's folder by a file: no record can be written, as on a full disk.
@@ -65,12 +65,12 @@ fn interrupted(breaks: impl Fn(&TestProject, &Child)) {
     let mut run = start(&project, &[]);
     wait_for("the job to start", || project.path("counts/rank-0").exists());
     breaks(&project, &run);
-    let began = Instant::now();
+    let started = Instant::now();
     signal("-INT", run.id());
     let mut stderr = String::new();
     run.stderr.as_mut().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(3), "{stderr}");
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}: {stderr}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}: {stderr}", started.elapsed());
     project.assert_nothing_left();
 }
 
@@ -92,11 +92,11 @@ fn a_full_disk_ends_the_run_although_its_ledger_is_readable() {
     let mut run = start(&project, LIMITS);
     wait_for("the job to start", || project.path("counts/rank-0").exists());
     fill_disk(&run);
-    let began = Instant::now();
+    let started = Instant::now();
     let mut stderr = String::new();
     run.stderr.as_mut().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(3), "{stderr}");
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}: {stderr}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}: {stderr}", started.elapsed());
     assert!(stderr.contains("deleting the clusters without it"), "{stderr}");
     project.assert_nothing_left();
 
@@ -213,10 +213,10 @@ fn system_limits_end_with_a_documented_exit_code() {
         let mut command = Command::new("bash");
         command.args(["-c", &script]).current_dir(project.folder.path()).stdin(Stdio::null());
         let mut run = command.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
-        let began = Instant::now();
+        let started = Instant::now();
         let mut ended = run.try_wait().unwrap();
-        while ended.is_none() && began.elapsed() < Duration::from_secs(30) {
-            if began.elapsed() > Duration::from_secs(8) {
+        while ended.is_none() && started.elapsed() < Duration::from_secs(30) {
+            if started.elapsed() > Duration::from_secs(8) {
                 signal("-INT", run.id());
             }
             std::thread::sleep(Duration::from_millis(500));

@@ -17,7 +17,7 @@ pub struct FakeBuilds {
 }
 
 struct Planned {
-    looks: u32,
+    polls: u32,
     ends: BuildPhase,
 }
 
@@ -45,22 +45,22 @@ impl Builds for FakeBuilds {
     async fn start(&self, key: &BuildKey, build: &BuildSpec, _: Span) -> Result<String, PortError> {
         let name = key.resource_name();
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
-        builds.entry(name.clone()).or_insert_with(|| Planned { looks: 0, ends: planned(&name, build) });
+        builds.entry(name.clone()).or_insert_with(|| Planned { polls: 0, ends: planned(&name, build) });
         Ok(name)
     }
 
     async fn poll(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(builds.get_mut(&key.resource_name()).map(|build| {
-            build.looks += 1;
-            if build.looks > 1 { build.ends.clone() } else { BuildPhase::Running }
+            build.polls += 1;
+            if build.polls > 1 { build.ends.clone() } else { BuildPhase::Running }
         }))
     }
 
     async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
-        let build = builds.entry(key.resource_name()).or_insert(Planned { looks: 1, ends: cancelled() });
-        if build.looks <= 1 {
+        let build = builds.entry(key.resource_name()).or_insert(Planned { polls: 1, ends: cancelled() });
+        if build.polls <= 1 {
             build.ends = cancelled();
         }
         Ok(())

@@ -58,9 +58,9 @@ impl FromStr for StorageLocation {
 
 /// A local absolute path. Other forms are reserved for later versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Local(pub PathBuf);
+pub struct AbsolutePath(pub PathBuf);
 
-impl FromStr for Local {
+impl FromStr for AbsolutePath {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -243,7 +243,10 @@ mod tests {
         for wrong in ["gs://", "gs://a/b", "logs", "", "s3://logs"] {
             assert!(wrong.parse::<StorageLocation>().is_err(), "{wrong}");
         }
-        assert_eq!("/tmp/w.sqlite".parse(), Ok(Local("/tmp/w.sqlite".into())));
-        assert!("bigquery:p.burnin".parse::<Local>().is_err() && "cloud-build:p/l".parse::<Local>().is_err());
+        assert_eq!("/tmp/w.sqlite".parse(), Ok(AbsolutePath("/tmp/w.sqlite".into())));
+        assert!(
+            "bigquery:p.burnin".parse::<AbsolutePath>().is_err()
+                && "cloud-build:p/l".parse::<AbsolutePath>().is_err()
+        );
     }
 }

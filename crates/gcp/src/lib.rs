@@ -13,5 +13,5 @@ pub mod pubsub;
 pub mod pull;
 pub mod storage;
 
-pub use environment::{Local, Platform, StorageLocation};
+pub use environment::{AbsolutePath, Platform, StorageLocation};
 pub use program::{ServiceContext, ServiceParts, StartupError, ended, run, run_with_routes};

@@ -42,7 +42,7 @@ pub struct ServiceParts {
     pub takes: Vec<&'static str>,
     pub handler: Arc<dyn Handler>,
     /// Store for unreadable events.
-    pub parking: Arc<dyn Store>,
+    pub dead_letters: Arc<dyn Store>,
     /// Tasks that a scheduler starts at `/chores/{name}`.
     pub periodic_tasks: Vec<Arc<dyn PeriodicTask>>,
 }
@@ -72,13 +72,13 @@ impl ServiceContext {
         &self,
         worker: impl Worker,
         takes: &[&'static str],
-        parking: Arc<dyn Store>,
+        dead_letters: Arc<dyn Store>,
     ) -> ServiceParts {
         let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
         ServiceParts {
             takes: takes.to_vec(),
             handler: Arc::new(handler),
-            parking,
+            dead_letters,
             periodic_tasks: Vec::new(),
         }
     }
@@ -107,7 +107,7 @@ pub fn run_with_routes<C>(
     let (platform, config) = match env.finish(|| platform.zip(config)) {
         Ok(read) => read,
         Err(problems) => {
-            note(format_args!("{name}: {problems}"));
+            print_error(format_args!("{name}: {problems}"));
             return USAGE.into();
         }
     };
@@ -120,14 +120,14 @@ pub fn run_with_routes<C>(
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            note(format_args!("{name}: {}", service::worker::chain(&*error)));
+            print_error(format_args!("{name}: {}", service::worker::chain(&*error)));
             ExitCode::FAILURE
         }
     }
 }
 
 /// Writes a line to standard error. `eprintln!` panics if it is closed, which would lose the exit code.
-fn note(line: std::fmt::Arguments<'_>) {
+fn print_error(line: std::fmt::Arguments<'_>) {
     use std::io::Write;
     drop(writeln!(std::io::stderr(), "{line}"));
 }
@@ -137,7 +137,7 @@ pub fn ended(name: &'static str, end: std::io::Result<()>) -> ExitCode {
     match end {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            note(format_args!("{name}: {error}"));
+            print_error(format_args!("{name}: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -159,8 +159,8 @@ async fn live(
         storage_emulator: platform.storage_emulator,
         bigquery_emulator: platform.bigquery_emulator,
     };
-    let (ServiceParts { takes, handler, parking, periodic_tasks }, routes) = build(&context)?;
-    let parking: Arc<dyn DeadLetters> = Arc::new(StoredDeadLetters::new(parking, clock));
+    let (ServiceParts { takes, handler, dead_letters, periodic_tasks }, routes) = build(&context)?;
+    let dead_letters: Arc<dyn DeadLetters> = Arc::new(StoredDeadLetters::new(dead_letters, clock));
     let (address, authenticator): (_, Arc<dyn Authenticator>) = match platform.auth {
         Auth::Platform => {
             // Outside Cloud Run only local callers are accepted.
@@ -179,7 +179,8 @@ async fn live(
     let revision = platform.revision;
     let exported = platform.otlp.is_some().then(|| Arc::clone(&telemetry));
     let pulling = platform.pull.map(|pull| {
-        let receiver = EventReceiver { handler: Arc::clone(&handler), dead_letters: Arc::clone(&parking) };
+        let receiver =
+            EventReceiver { handler: Arc::clone(&handler), dead_letters: Arc::clone(&dead_letters) };
         tokio::spawn(pull.run(platform.pubsub_emulator, receiver, stop.clone()))
     });
     let authenticator = Some(authenticator);
@@ -189,7 +190,7 @@ async fn live(
         revision,
         takes,
         handler,
-        parking,
+        dead_letters,
         periodic_tasks,
         authenticator,
         telemetry: exported,

@@ -39,7 +39,7 @@ pub struct StorageTimeouts {
     /// Timeout of one call of the port with all attempts. The check of an unknown outcome is additional.
     pub total: Duration,
     /// Timeout of the check of an unknown outcome.
-    pub look: Duration,
+    pub check: Duration,
     /// Timeout of one chunk of a large upload with all attempts.
     pub stream: Duration,
 }
@@ -49,7 +49,7 @@ impl Default for StorageTimeouts {
         Self {
             attempt: Duration::from_secs(8),
             total: Duration::from_secs(20),
-            look: Duration::from_secs(4),
+            check: Duration::from_secs(4),
             stream: Duration::from_secs(60),
         }
     }
@@ -183,8 +183,8 @@ impl ClientState {
         if !error.is_transient() && error.status != Some(403) {
             return Err(error);
         }
-        let look = async { self.rest().await?.exists(name).await };
-        match tokio::time::timeout(self.timeouts.look, look).await {
+        let check = async { self.rest().await?.exists(name).await };
+        match tokio::time::timeout(self.timeouts.check, check).await {
             Ok(Ok(true)) => Ok(Creation::Exists),
             _ => Err(error),
         }
@@ -205,7 +205,7 @@ impl ClientState {
                 }
             }
         };
-        matches!(tokio::time::timeout(self.timeouts.look, look).await, Ok(Ok(true)))
+        matches!(tokio::time::timeout(self.timeouts.check, look).await, Ok(Ok(true)))
     }
 
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
@@ -261,7 +261,7 @@ impl Store for CloudStorage {
                 }
             }
         };
-        let limit = timeouts.total + timeouts.look;
+        let limit = timeouts.total + timeouts.check;
         let read = tokio::time::timeout(limit, reading).await;
         let read = read.unwrap_or_else(|_| {
             Err(RequestError::unanswered(format!("not read within {:.1} s", limit.as_secs_f64())))

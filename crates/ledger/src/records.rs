@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use model::{RECORD_FORMAT, Record, RecordEntry, RunId, Timestamp, planted};
+use model::{RECORD_FORMAT, Record, RecordEntry, RunId, Timestamp, failpoint_is_active};
 
 use crate::{Creation, Store, StoreError, record_cache::RecordCache};
 
@@ -221,7 +221,9 @@ impl Ledger {
             run: loaded.run.clone(),
             seq,
             nonce: (self.nonces)(),
-            recorded_at: last.filter(|_| !planted("time_goes_back")).map_or(now, |last| last.max(now)),
+            recorded_at: last
+                .filter(|_| !failpoint_is_active("time_goes_back"))
+                .map_or(now, |last| last.max(now)),
             entry,
         };
         let body = serde_json::to_vec_pretty(&record).map_err(|error| LedgerError::Damaged {
@@ -244,7 +246,7 @@ impl Ledger {
             },
         };
         match created {
-            _ if ours || planted("conflict_taken_for_success") => {
+            _ if ours || failpoint_is_active("conflict_taken_for_success") => {
                 loaded.records = self.known().push(&loaded.run, loaded.records, record, size);
                 Ok(loaded)
             }

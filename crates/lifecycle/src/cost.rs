@@ -37,7 +37,7 @@ impl Lease {
 
 impl RunState {
     pub fn usage(&self, now: Timestamp) -> Usage {
-        if !self.rents() {
+        if !self.provisions_cluster() {
             return Usage::default();
         }
         let held = self.leases.values().map(|lease| lease.held_by(now).0).sum();
@@ -95,7 +95,7 @@ impl RunState {
 /// Maximum cost of a workflow's clusters; `None` without a known price.
 pub fn most(workflow: &model::Workflow) -> Option<Money> {
     let cost = workflow.cost.as_ref()?;
-    let Some(ClusterSpec::Rent(system)) = &workflow.cluster else { return Some(Money::default()) };
+    let Some(ClusterSpec::Provisioned(system)) = &workflow.cluster else { return Some(Money::default()) };
     let each = cost.node_hour.for_hours_of(system.nodes(), workflow.limits.lease);
     let all: Money = (0..workflow.limits.attempts).map(|_| each).sum();
     Some(cost.budget.map_or(all, |budget| budget.min(all)))

@@ -1,6 +1,6 @@
 //! Decides which entries to record.
 
-use model::{Attempt, EventKey, Fact, Record, RecordEntry, Stage, Step, Timestamp, planted};
+use model::{Attempt, EventKey, Fact, Record, RecordEntry, Stage, Step, Timestamp, failpoint_is_active};
 
 use crate::{
     evolve::evolve,
@@ -122,7 +122,9 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
         (Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::RunUsed(_), _) => {
             return Some(Ignored::NothingNew);
         }
-        (Fact::CancelRequested(_), _) if state.settled.is_some() || planted("cancel_is_ignored") => {
+        (Fact::CancelRequested(_), _)
+            if state.settled.is_some() || failpoint_is_active("cancel_is_ignored") =>
+        {
             return Some(Ignored::Settled);
         }
         (Fact::CancelRequested(_), _) => {}
@@ -132,7 +134,7 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
             if !state.wants(step) {
                 return Some(Ignored::NotAsked);
             }
-            let about_money = state.rents() && concerns_lease(state, *attempt, fact);
+            let about_money = state.provisions_cluster() && concerns_lease(state, *attempt, fact);
             let current = state.attempt(step);
             if !about_money && *attempt < current {
                 return Some(Ignored::OlderAttempt);
@@ -156,7 +158,7 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
 fn concerns_lease(state: &RunState, attempt: Attempt, fact: &Fact) -> bool {
     let lease = state.leases.get(&attempt).map(|lease| lease.state);
     match fact {
-        _ if planted("late_cluster_is_ignored") => false,
+        _ if failpoint_is_active("late_cluster_is_ignored") => false,
         Fact::ClusterAccepted(_) | Fact::ClusterReady(_) => lease != Some(LeaseState::Held),
         Fact::ClusterDeleted(_) => lease.is_some_and(|lease| lease != LeaseState::Returned),
         _ => false,
@@ -187,7 +189,7 @@ fn pass_budget(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     if state.stops_at()? > now {
         return None;
     }
-    if planted("budget_ends_after_the_first_check") && state.ended(Stage::Logs) {
+    if failpoint_is_active("budget_ends_after_the_first_check") && state.ended(Stage::Logs) {
         return None;
     }
     // The result no longer depends on the cluster: only the search for bad nodes is stopped.
@@ -216,10 +218,12 @@ fn pass_limit(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     let known = state.stage(step)?;
     let attempt = known.attempt;
     match known.overdue {
-        None if now >= known.since? + state.limit(step) => Some(match planted("timeout_without_asking") {
-            true => RecordEntry::TimedOut { stage, attempt },
-            false => RecordEntry::Overdue { stage, attempt },
-        }),
+        None if now >= known.since? + state.limit(step) => {
+            Some(match failpoint_is_active("timeout_without_asking") {
+                true => RecordEntry::TimedOut { stage, attempt },
+                false => RecordEntry::Overdue { stage, attempt },
+            })
+        }
         Some(overdue_at) if now >= overdue_at + state.workflow.limits.grace => {
             Some(RecordEntry::TimedOut { stage, attempt })
         }
@@ -229,8 +233,8 @@ fn pass_limit(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
 
 fn close(state: &RunState) -> Option<RecordEntry> {
     let (conclusion, _) = state.settled.as_ref()?;
-    let returned = state.leases_returned() || planted("close_without_the_lease");
-    let idle = state.abandoned().next().is_none() || planted("close_while_something_runs");
+    let returned = state.leases_returned() || failpoint_is_active("close_without_the_lease");
+    let idle = state.abandoned().next().is_none() || failpoint_is_active("close_while_something_runs");
     let done = state.closed.is_none() && returned && idle;
     done.then(|| RecordEntry::Closed { conclusion: conclusion.clone() })
 }

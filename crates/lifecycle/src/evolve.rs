@@ -2,7 +2,7 @@
 
 use model::{
     Attempt, Class, Drained, EventKey, Fact, Failure, Money, Record, RecordEntry, Stage, Step, Timestamp,
-    planted,
+    failpoint_is_active,
 };
 
 use crate::state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, StageState};
@@ -121,7 +121,7 @@ impl RunState {
 
     /// Clusters cost money in any state: facts about them count for any attempt, at any time.
     fn apply_to_lease(&mut self, attempt: Attempt, fact: &Fact, at: Timestamp) {
-        if !self.rents() {
+        if !self.provisions_cluster() {
             return;
         }
         match fact {
@@ -218,8 +218,8 @@ impl RunState {
         }
         state.since.get_or_insert(at);
         let attempt = state.attempt;
-        let returned = self.leases_returned() || planted("second_cluster_at_once");
-        if step.stage == Stage::Cluster && self.rents() && returned {
+        let returned = self.leases_returned() || failpoint_is_active("second_cluster_at_once");
+        if step.stage == Stage::Cluster && self.provisions_cluster() && returned {
             let lease = Lease::new(at, self.lease_ends(at), LeaseState::Asked);
             self.leases.entry(attempt).or_insert(lease);
         }
@@ -248,7 +248,7 @@ impl StageState {
                 };
                 match &self.end {
                     None => self.end = Some(end),
-                    Some(_) if planted("last_end_counts") => self.end = Some(end),
+                    Some(_) if failpoint_is_active("last_end_counts") => self.end = Some(end),
                     Some(first) if *first != end => self.contested = true,
                     Some(_) => {}
                 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
     Body, CheckIndex, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, Locate, NodeSearch, SoakRounds,
-    Span, Stage, Step, Timestamp, Verb, planted,
+    Span, Stage, Step, Timestamp, Verb, failpoint_is_active,
 };
 
 use crate::state::{LeaseState, RunState};
@@ -24,7 +24,7 @@ pub fn owed(state: &RunState, now: Timestamp) -> Vec<Obligation> {
     let mut owed = Vec::new();
     owed.extend(leases(state));
     owed.extend(stops(state));
-    owed.extend(turn(state, now));
+    owed.extend(current_command(state, now));
     owed
 }
 
@@ -69,8 +69,12 @@ pub fn wake(state: &RunState, now: Timestamp) -> Option<Timestamp> {
 
 /// Clusters to release. Without a deadline: pending until the provider confirms the deletion.
 fn leases(state: &RunState) -> Vec<Obligation> {
-    let Some(spec) = state.workflow.cluster.as_ref().filter(|_| state.rents()) else { return Vec::new() };
-    if planted("teardown_only_on_success") && !matches!(state.settled, Some((Conclusion::Completed, _))) {
+    let Some(spec) = state.workflow.cluster.as_ref().filter(|_| state.provisions_cluster()) else {
+        return Vec::new();
+    };
+    if failpoint_is_active("teardown_only_on_success")
+        && !matches!(state.settled, Some((Conclusion::Completed, _)))
+    {
         return Vec::new();
     }
     let unneeded = state
@@ -105,7 +109,7 @@ fn stops(state: &RunState) -> Vec<Obligation> {
 }
 
 /// Command of the current stage: start it until it is accepted, then poll it.
-fn turn(state: &RunState, now: Timestamp) -> Option<Obligation> {
+fn current_command(state: &RunState, now: Timestamp) -> Option<Obligation> {
     let step = state.current_step()?;
     let known = state.stage(step)?;
     if known.end.is_some() {
@@ -140,7 +144,7 @@ fn start(state: &RunState, step: Step) -> Option<Body> {
             let spec = state.workflow.cluster.clone()?;
             let expires_at = match spec {
                 // Never two clusters per run: the previous one must be deleted first.
-                ClusterSpec::Rent(_) => Some(own_lease(state, attempt)?),
+                ClusterSpec::Provisioned(_) => Some(own_lease(state, attempt)?),
                 ClusterSpec::Existing { .. } => None,
             };
             Body::ClusterCreate { spec, name: state.cluster_name(attempt), expires_at }
@@ -206,7 +210,7 @@ fn search(state: &RunState, check: CheckIndex) -> Option<NodeSearch> {
     directed.retain(|metric, _| !conflicting.contains(metric));
     let locate = state.workflow.locate.or_else(|| retest.as_ref().map(|_| Locate::default()))?;
     let cluster = state.attempt(Stage::Cluster);
-    let drained = match planted("earlier_drains_are_ignored") {
+    let drained = match failpoint_is_active("earlier_drains_are_ignored") {
         true => Default::default(),
         false => state.drained.clone(),
     };
@@ -241,7 +245,7 @@ pub fn job_limit(limit: Span, grace: Span) -> Span {
 fn own_lease(state: &RunState, attempt: model::Attempt) -> Option<Timestamp> {
     let others_returned =
         state.leases.iter().all(|(other, lease)| *other == attempt || lease.state == LeaseState::Returned)
-            || planted("second_cluster_at_once");
+            || failpoint_is_active("second_cluster_at_once");
     state.leases.get(&attempt).filter(|_| others_returned).map(|lease| lease.expires_at)
 }
 

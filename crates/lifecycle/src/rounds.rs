@@ -1,7 +1,8 @@
 //! Decides after each round of a soak whether another round begins.
 
 use model::{
-    CheckIndex, Class, Conclusion, Failure, Soak, SoakRound, Span, Stage, Timestamp, Verdict, planted,
+    CheckIndex, Class, Conclusion, Failure, Soak, SoakRound, Span, Stage, Timestamp, Verdict,
+    failpoint_is_active,
 };
 
 use crate::{
@@ -85,7 +86,7 @@ impl RunState {
         if !self.last_round().all(|check| self.passed(check)) {
             return Some(SoakEnd::NotPassed);
         }
-        if at >= progress.began + soak.duration || planted("soak_ends_after_a_round") {
+        if at >= progress.began + soak.duration || failpoint_is_active("soak_ends_after_a_round") {
             return Some(SoakEnd::TimePassed);
         }
         let checks = self.workflow.check_count().saturating_mul(progress.rounds.saturating_add(1));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{
     Attempt, CheckIndex, Class, Cluster, ClusterSpec, CommandId, CommandLine, Conclusion, EventKey, Fact,
     Failure, Image, ImageSpec, JobEnd, Logs, Node, Results, RetestedNode, RunId, Span, Stage, Step, Suspects,
-    Timestamp, Trigger, Verb, Verdict, VerdictReached, Workflow, planted,
+    Timestamp, Trigger, Verb, Verdict, VerdictReached, Workflow, failpoint_is_active,
 };
 use serde::Serialize;
 
@@ -335,12 +335,13 @@ impl RunState {
 
     fn all_passed(&self) -> bool {
         let passed = |check| self.verdict_of(check).is_some_and(|reached| reached.verdict == Verdict::Pass);
-        self.checks().all(passed) || (planted("returned_without_a_pass") && self.verdict().is_some())
+        self.checks().all(passed)
+            || (failpoint_is_active("returned_without_a_pass") && self.verdict().is_some())
     }
 
     /// Whether the check is skipped: an earlier check that it needs has ended without a pass.
     pub fn skipped(&self, check: CheckIndex) -> bool {
-        if planted("needs_are_ignored") {
+        if failpoint_is_active("needs_are_ignored") {
             return false;
         }
         let Some(needs) = self.workflow.check(check).map(|check| &check.needs) else { return false };
@@ -364,8 +365,8 @@ impl RunState {
     }
 
     /// Whether the workflow provisions its cluster.
-    pub fn rents(&self) -> bool {
-        matches!(self.workflow.cluster, Some(ClusterSpec::Rent(_)))
+    pub fn provisions_cluster(&self) -> bool {
+        matches!(self.workflow.cluster, Some(ClusterSpec::Provisioned(_)))
     }
 
     pub fn leases_returned(&self) -> bool {
@@ -405,10 +406,12 @@ impl RunState {
         let Some(AttemptEnd::Failed(failure)) = &state.end else { return None };
         let broken = match failure.class {
             Class::Infrastructure => step,
-            Class::ClusterLost if step.stage == Stage::Job && self.rents() => Stage::Cluster.into(),
+            Class::ClusterLost if step.stage == Stage::Job && self.provisions_cluster() => {
+                Stage::Cluster.into()
+            }
             Class::ClusterLost => step,
-            Class::Workload if planted("retry_the_workload") => step,
-            Class::Yielded if planted("yielded_jobs_are_repeated") => step,
+            Class::Workload if failpoint_is_active("retry_the_workload") => step,
+            Class::Yielded if failpoint_is_active("yielded_jobs_are_repeated") => step,
             Class::Workload | Class::Input | Class::Cancelled | Class::Yielded => return None,
         };
         let budget = self.workflow.limits.attempts;
@@ -516,11 +519,11 @@ impl RunState {
 
     /// Whether the logs of all checks are collected and no search for bad nodes will follow.
     pub(crate) fn is_through_with_cluster(&self) -> bool {
-        if planted("lease_ends_after_the_first_check") && self.ended(Stage::Logs) {
+        if failpoint_is_active("lease_ends_after_the_first_check") && self.ended(Stage::Logs) {
             return true;
         }
         let acts_on_nodes = self.workflow.locate.is_some() || self.workflow.retest.is_some();
-        let searches = acts_on_nodes && !planted("lease_ends_before_the_search");
+        let searches = acts_on_nodes && !failpoint_is_active("lease_ends_before_the_search");
         let is_through = |check: CheckIndex| {
             let [logs, locate] = [Stage::Logs.of(check), Stage::Locate.of(check)];
             let judged = self.failed(logs) || self.ended(Stage::Verdict.of(check));
@@ -546,7 +549,7 @@ impl RunState {
             let begun = state.since.is_some() || state.handle.is_some();
             let unwanted = self.settled.is_some() || matches!(state.end, Some(AttemptEnd::TimedOut));
             // A job ends with its cluster: after the lease is released no job remains to stop.
-            let gone = step.stage != Stage::Image && self.rents() && self.leases_returned();
+            let gone = step.stage != Stage::Image && self.provisions_cluster() && self.leases_returned();
             begun && unwanted && !state.stopped && !gone
         })
     }

@@ -16,21 +16,21 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::{PrintedNumber, count},
-    out::Out,
+    reading_builder::ReadingBuilder,
 };
 
-const TEST: Known = Known::new(
+const TEST: MetricDefinition = MetricDefinition::new(
     "dcgm.<test>",
     "1",
     Better::Exact,
     Scope::Gpu,
     "1 if the test passed on the GPU, 0 if it failed or warned; no value if it was skipped",
 );
-const NODE_TEST: Known = Known::new(
+const NODE_TEST: MetricDefinition = MetricDefinition::new(
     "dcgm.<test>",
     "1",
     Better::Exact,
@@ -66,7 +66,7 @@ struct Diagnostic {
 }
 
 impl Lines for Diagnostic {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let seen = &mut self.seen;
         let taken = self.json.line(&line, b"{", out, |root, out| {
             *seen = true;
@@ -78,14 +78,14 @@ impl Lines for Diagnostic {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         let failed = self.failed && !self.seen;
         self.json.finish(if failed { LogEnd::Failed } else { LogEnd::Empty })
     }
 }
 
 /// Reads `{"DCGM Diagnostic": {...}, "entity_groups": [...], "metadata": {...}}`, or the document of version 3.
-fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, out: &mut ReadingBuilder) -> LogEnd {
     let [diagnostic, old_diagnostic, metadata, groups, error] = root.get_each([
         "DCGM Diagnostic",
         "DCGM GPU Diagnostic",
@@ -131,7 +131,7 @@ fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
     if tests == 0 && ended == LogEnd::Complete { LogEnd::Truncated } else { ended }
 }
 
-fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut Out) {
+fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut ReadingBuilder) {
     let serial = serial.filter(|serial| !serial.contains("NOT_SUPPORTED") && !serial.is_empty());
     let serial = serial.map(|serial| out.name(serial));
     if index.is_some() {
@@ -140,12 +140,12 @@ fn gpu(index: Option<u32>, serial: Option<&str>, out: &mut Out) {
 }
 
 /// Reads a test; returns whether it has a result.
-fn read(test: JsonValue<'_>, out: &mut Out) -> bool {
+fn read(test: JsonValue<'_>, out: &mut ReadingBuilder) -> bool {
     let [title, results_of_test, summary] = test.get_each(["name", "results", "test_summary"]);
     let Some(title) = title.and_then(JsonValue::text) else { return false };
     let (mut results, mut failed) = (0, false);
     for result in results_of_test.into_iter().flat_map(JsonValue::items) {
-        let Some(outcome) = Outcome::of(result) else { return false };
+        let Some(outcome) = TestOutcome::of(result) else { return false };
         results += 1;
         failed |= outcome.is_bad();
         let (first, others) = subjects(result, out);
@@ -160,7 +160,7 @@ fn read(test: JsonValue<'_>, out: &mut Out) -> bool {
             put(&title, entity, &outcome, out);
         }
     }
-    if let Some(outcome) = summary.and_then(Outcome::of) {
+    if let Some(outcome) = summary.and_then(TestOutcome::of) {
         if results == 0 || outcome.is_bad() && !failed {
             put(&title, &Entity::default(), &outcome, out);
         }
@@ -170,14 +170,14 @@ fn read(test: JsonValue<'_>, out: &mut Out) -> bool {
 }
 
 /// The result of a test, or its summary.
-struct Outcome<'d> {
+struct TestOutcome<'d> {
     status: Cow<'d, str>,
     line: u64,
     info: Option<JsonValue<'d>>,
     warnings: Option<JsonValue<'d>>,
 }
 
-impl<'d> Outcome<'d> {
+impl<'d> TestOutcome<'d> {
     fn of(result: JsonValue<'d>) -> Option<Self> {
         let [status, info, warnings] = result.get_each(["status", "info", "warnings"]);
         let status = status?;
@@ -225,7 +225,7 @@ impl Entity {
 }
 
 /// GPUs and other devices that a result covers. The first is separate, because most results cover only one device.
-fn subjects(result: JsonValue<'_>, out: &mut Out) -> (Entity, Vec<Entity>) {
+fn subjects(result: JsonValue<'_>, out: &mut ReadingBuilder) -> (Entity, Vec<Entity>) {
     let [group, id, gpus, gpu] = result.get_each(["entity_group", "entity_id", "gpu_ids", "gpu_id"]);
     if let Some(group) = group.and_then(JsonValue::text) {
         let id = id.and_then(JsonValue::text).unwrap_or_default();
@@ -246,8 +246,8 @@ fn is_bad(status: &str) -> bool {
 }
 
 /// Adds the metric and the findings of one entity.
-fn put(title: &str, entity: &Entity, outcome: &Outcome<'_>, out: &mut Out) {
-    let Outcome { status: text, line, info, warnings } = outcome;
+fn put(title: &str, entity: &Entity, outcome: &TestOutcome<'_>, out: &mut ReadingBuilder) {
+    let TestOutcome { status: text, line, info, warnings } = outcome;
     let (line, info, warnings) = (*line, *info, *warnings);
     let subject = Subject { gpu: entity.gpu, ..Subject::default() };
     let known = if entity.gpu.is_some() { &TEST } else { &NODE_TEST };
@@ -284,7 +284,7 @@ fn put(title: &str, entity: &Entity, outcome: &Outcome<'_>, out: &mut Out) {
     }
 }
 
-fn finding(title: &str, status: &str, subject: Subject, warning: JsonValue<'_>, out: &mut Out) {
+fn finding(title: &str, status: &str, subject: Subject, warning: JsonValue<'_>, out: &mut ReadingBuilder) {
     let text = warning.get_text("warning").or_else(|| warning.text()).unwrap_or_default();
     let part = |key| warning.get(key).and_then(JsonValue::count::<u32>);
     let id = part("error_id");

@@ -22,8 +22,8 @@ use crate::{
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::number,
-    out::{Out, Put, short},
     prefix::LogPrefixes,
+    reading_builder::{MetricBuilder, ReadingBuilder, short},
 };
 
 /// Rules for reading the output of a benchmark.
@@ -240,7 +240,7 @@ impl ProcessReader {
     }
 
     /// Adds a value, or a metric without value if the program states that it cannot measure.
-    fn found(&mut self, cell: ReadCell<'_>, line: Line<'_>, out: &mut Out) {
+    fn found(&mut self, cell: ReadCell<'_>, line: Line<'_>, out: &mut ReadingBuilder) {
         self.values += 1;
         self.ended = false;
         let rules = self.rules.clone();
@@ -272,7 +272,7 @@ impl ProcessReader {
         }
     }
 
-    fn row(&mut self, line: Line<'_>, out: &mut Out) -> bool {
+    fn row(&mut self, line: Line<'_>, out: &mut ReadingBuilder) -> bool {
         let rules = self.rules.clone();
         let Some(regex) = rules.row.as_ref().filter(|_| line.whole) else { return false };
         let Some(captures) = regex.captures(line.text) else { return false };
@@ -300,7 +300,7 @@ impl ProcessReader {
         true
     }
 
-    fn table(&mut self, line: Line<'_>, out: &mut Out) -> bool {
+    fn table(&mut self, line: Line<'_>, out: &mut ReadingBuilder) -> bool {
         let rules = self.rules.clone();
         let Some((header, columns)) = &rules.table else { return false };
         if header.is_match(line.text) {
@@ -340,7 +340,7 @@ impl ProcessReader {
         true
     }
 
-    fn document(&mut self, root: JsonValue<'_>, line: Line<'_>, out: &mut Out) -> LogEnd {
+    fn document(&mut self, root: JsonValue<'_>, line: Line<'_>, out: &mut ReadingBuilder) -> LogEnd {
         let rules = self.rules.clone();
         let Some((path, with)) = &rules.json else { return LogEnd::Empty };
         let before = self.values;
@@ -383,7 +383,7 @@ struct ReadCell<'a> {
 }
 
 impl Lines for ProcessReader {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let rules = self.rules.clone();
         if rules.begin.as_ref().is_some_and(|begin| begin.is_match(line.text)) {
             self.matched(line, || "begin".to_owned());
@@ -450,7 +450,7 @@ impl Lines for ProcessReader {
         }
     }
 
-    fn finish(&mut self, out: &mut Out) -> LogEnd {
+    fn finish(&mut self, out: &mut ReadingBuilder) -> LogEnd {
         let json = self.json.finish(LogEnd::Empty);
         // A JSON document needs no end mark. If the rules state a mark, it must follow the document.
         let needs_mark = self.rules.json.is_none() || self.rules.end.is_some();
@@ -475,7 +475,7 @@ fn groups<'a>(regex: &'a Regex, captures: &Captures<'a>) -> Vec<(&'a str, &'a st
 }
 
 /// Adds a group to a metric: as its subject, or as a label.
-fn named<'a>(put: Put<'a>, name: &str, value: &str) -> Put<'a> {
+fn named<'a>(put: MetricBuilder<'a>, name: &str, value: &str) -> MetricBuilder<'a> {
     let is_subject = matches!(name, "gpu" | "rank" | "node" | "link" | "peer");
     if is_subject { put.subject(|subject| set(subject, name, value)) } else { put.label(name, value) }
 }

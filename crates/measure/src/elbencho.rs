@@ -11,43 +11,43 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
-    out::{Out, Put, short},
+    reading_builder::{MetricBuilder, ReadingBuilder, short},
     repetitions::Repetitions,
     text::trim,
 };
 
-const BANDWIDTH: Known = Known::new(
+const BANDWIDTH: MetricDefinition = MetricDefinition::new(
     "elbencho.<operation>.bandwidth",
     "MiB/s",
     Better::Higher,
     Scope::World,
     "Bandwidth until the last thread ended, from CSV; labels `label`, `block` and `file` (sizes in bytes) where printed, and `repetition` from the second row with the same labels",
 );
-const BYTES: Known = Known::new(
+const BYTES: MetricDefinition = MetricDefinition::new(
     "elbencho.<operation>.bytes",
     "B/s",
     Better::Higher,
     Scope::World,
     "The bandwidth in JSON output, in bytes per second",
 );
-const OPERATIONS: Known = Known::new(
+const OPERATIONS: MetricDefinition = MetricDefinition::new(
     "elbencho.<operation>.iops",
     "1/s",
     Better::Higher,
     Scope::World,
     "Operations per second until the last thread ended",
 );
-const ENTRIES: Known = Known::new(
+const ENTRIES: MetricDefinition = MetricDefinition::new(
     "elbencho.<operation>.entries",
     "1/s",
     Better::Higher,
     Scope::World,
     "Files or folders per second until the last thread ended",
 );
-const LATENCY: Known = Known::new(
+const LATENCY: MetricDefinition = MetricDefinition::new(
     "elbencho.<operation>.latency",
     "us",
     Better::Lower,
@@ -87,7 +87,7 @@ const READ: [&str; 10] = [
 /// Key of the bandwidth in JSON documents.
 const JSON_BYTES: &str = "bytes/s";
 /// Index of a column in [`READ`], and the metric of its values.
-const METRICS: [(usize, &Known); 5] =
+const METRICS: [(usize, &MetricDefinition); 5] =
     [(0, &BANDWIDTH), (9, &BYTES), (1, &OPERATIONS), (2, &ENTRIES), (3, &LATENCY)];
 const LABELS: [(usize, &str); 3] = [(4, "label"), (5, "block"), (6, "file")];
 const OPERATION: usize = 7;
@@ -113,7 +113,7 @@ struct Elbencho {
 }
 
 impl Lines for Elbencho {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let mut json = std::mem::take(&mut self.json);
         let taken = json.line(&line, b"{", out, |root, out| self.document(root, out));
         self.json = json;
@@ -147,7 +147,7 @@ impl Lines for Elbencho {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         let ended = if self.ended && !self.broken {
             LogEnd::Complete
         } else if self.rows > 0 || !self.header.is_empty() {
@@ -161,7 +161,7 @@ impl Lines for Elbencho {
 
 impl Elbencho {
     /// Reads the document of a phase: `{"phase_type": ..., "config": {...}, "first_done": {...}, "last_done": {...}}`.
-    fn document(&mut self, root: JsonValue<'_>, out: &mut Out) -> LogEnd {
+    fn document(&mut self, root: JsonValue<'_>, out: &mut ReadingBuilder) -> LogEnd {
         let [phase, label, config, done] = root.get_each(["phase_type", "label", "config", "last_done"]);
         if phase.is_none() && done.is_none() {
             return LogEnd::Empty;
@@ -182,7 +182,7 @@ impl Elbencho {
         LogEnd::Empty
     }
 
-    fn row(&mut self, row: &ColumnCells<'_>, out: &mut Out) {
+    fn row(&mut self, row: &ColumnCells<'_>, out: &mut ReadingBuilder) {
         let cell = |column: usize| row[column].as_ref().filter(|(text, _)| !text.is_empty());
         self.operation.clear();
         if let Some((operation, _)) = cell(OPERATION) {
@@ -203,7 +203,7 @@ impl Elbencho {
             if out.omit() {
                 continue;
             }
-            let mut put: Put<'_> = out.put_parts(known, &[short(&self.operation)], known.unit);
+            let mut put: MetricBuilder<'_> = out.put_parts(known, &[short(&self.operation)], known.unit);
             for (column, label) in LABELS {
                 if let Some((value, _)) = cell(column) {
                     put = put.label(label, value);

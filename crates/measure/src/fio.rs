@@ -6,30 +6,35 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
-    out::Out,
+    reading_builder::ReadingBuilder,
     repetitions::Repetitions,
 };
 
-const BANDWIDTH: Known = Known::new(
+const BANDWIDTH: MetricDefinition = MetricDefinition::new(
     "fio.<operation>.bandwidth",
     "B/s",
     Better::Higher,
     Scope::Node,
     "Bandwidth of `read`, `write` or `trim`; label `job`, and label `repetition` from the second job of the same name on (`numjobs`). Operations without input or output are omitted",
 );
-const OPERATIONS: Known =
-    Known::new("fio.<operation>.iops", "1/s", Better::Higher, Scope::Node, "Operations per second");
-const MEAN: Known = Known::new(
+const OPERATIONS: MetricDefinition = MetricDefinition::new(
+    "fio.<operation>.iops",
+    "1/s",
+    Better::Higher,
+    Scope::Node,
+    "Operations per second",
+);
+const MEAN: MetricDefinition = MetricDefinition::new(
     "fio.<operation>.latency.mean",
     "ns",
     Better::Lower,
     Scope::Node,
     "Mean latency from submission to completion",
 );
-const P99: Known = Known::new(
+const P99: MetricDefinition = MetricDefinition::new(
     "fio.<operation>.latency.p99",
     "ns",
     Better::Lower,
@@ -57,7 +62,7 @@ struct Fio {
 }
 
 impl Lines for Fio {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let Self { json, repetitions, .. } = self;
         let is_document = json.line(&line, b"{", out, |root, out| document(root, repetitions, out));
         if !is_document && line.text.starts_with("fio: ") {
@@ -71,13 +76,13 @@ impl Lines for Fio {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         let ended = self.json.finish(LogEnd::Empty);
         if ended == LogEnd::Empty && self.failed { LogEnd::Failed } else { ended }
     }
 }
 
-fn document(root: JsonValue<'_>, repetitions: &mut Repetitions, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, repetitions: &mut Repetitions, out: &mut ReadingBuilder) -> LogEnd {
     let Some(version) = root.get_text("fio version") else { return LogEnd::Empty };
     out.version(version.strip_prefix("fio-").unwrap_or(&version));
     let mut ended = LogEnd::Truncated;

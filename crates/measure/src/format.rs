@@ -2,7 +2,7 @@
 
 use crate::lines::Lines;
 
-pub use crate::known::Known;
+pub use crate::metric_definition::MetricDefinition;
 
 /// A format of logs.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub struct Format {
     /// Numbers of the output that are not read.
     pub unread: &'static str,
     /// The metrics that logs of this format contain.
-    pub metrics: &'static [Known],
+    pub metrics: &'static [MetricDefinition],
     /// Codes of findings, and their meaning.
     pub findings: &'static [(&'static str, &'static str)],
     /// A log has the format if its beginning contains all phrases of one entry.

@@ -6,36 +6,36 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::number,
-    out::{Out, short},
+    reading_builder::{ReadingBuilder, short},
     text::trim,
 };
 
-const THROUGHPUT: Known = Known::new(
+const THROUGHPUT: MetricDefinition = MetricDefinition::new(
     "gemm.throughput",
     "TFLOP/s",
     Better::Higher,
     Scope::Gpu,
     "Rate of a matrix product; labels `dtype` and `shape`",
 );
-const TIME: Known = Known::new(
+const TIME: MetricDefinition = MetricDefinition::new(
     "gemm.time",
     "ms",
     Better::Lower,
     Scope::Gpu,
     "Duration of one matrix product; labels `dtype` and `shape`",
 );
-const NONFINITE: Known = Known::new(
+const NONFINITE: MetricDefinition = MetricDefinition::new(
     "gemm.nonfinite",
     "count",
     Better::Lower,
     Scope::Gpu,
     "Number of results that are infinite or not a number",
 );
-const ERROR: Known = Known::new(
+const ERROR: MetricDefinition = MetricDefinition::new(
     "gemm.relative_error",
     "1",
     Better::Lower,
@@ -70,7 +70,7 @@ struct GemmReader {
 }
 
 impl Lines for GemmReader {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         if self.json.line(&line, b"{", out, document) {
             return;
         }
@@ -124,7 +124,7 @@ impl Lines for GemmReader {
         put.read(value, line.number);
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         self.json.finish(match () {
             () if self.ended && self.measured && !self.broken => LogEnd::Complete,
             () if self.begun || self.ended => LogEnd::Truncated,
@@ -134,7 +134,7 @@ impl Lines for GemmReader {
 }
 
 /// Reads `{device, gemm: [{dtype, n, ms, tflops}]}`.
-fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, out: &mut ReadingBuilder) -> LogEnd {
     let Some(products) = root.get("gemm") else { return LogEnd::Empty };
     let gpu = ["gpu", "gpu_index", "index"].into_iter().find_map(|key| root.get(key)?.count());
     if let Some(device) = root.get_text("device") {

@@ -11,31 +11,41 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     lines::{Line, Lines},
     number::{PrintedNumber, count, number},
-    out::Out,
+    reading_builder::ReadingBuilder,
     text::{SearchPhrase, words},
 };
 
-const THROUGHPUT: Known = Known::new(
+const THROUGHPUT: MetricDefinition = MetricDefinition::new(
     "gpu_burn.throughput",
     "GFLOP/s",
     Better::Higher,
     Scope::Gpu,
     "Rate of the last report of progress; 0 for a GPU without a computation",
 );
-const ERRORS: Known = Known::new(
+const ERRORS: MetricDefinition = MetricDefinition::new(
     "gpu_burn.errors",
     "count",
     Better::Lower,
     Scope::Gpu,
     "Largest printed number of wrong elements; the program resets it about ten times in a run",
 );
-const TEMPERATURE: Known =
-    Known::new("gpu_burn.temperature", "C", Better::None, Scope::Gpu, "Highest printed temperature");
-const PASSED: Known =
-    Known::new("gpu_burn.passed", "1", Better::Exact, Scope::Gpu, "1 for a GPU reported as OK, 0 for FAULTY");
+const TEMPERATURE: MetricDefinition = MetricDefinition::new(
+    "gpu_burn.temperature",
+    "C",
+    Better::None,
+    Scope::Gpu,
+    "Highest printed temperature",
+);
+const PASSED: MetricDefinition = MetricDefinition::new(
+    "gpu_burn.passed",
+    "1",
+    Better::Exact,
+    Scope::Gpu,
+    "1 for a GPU reported as OK, 0 for FAULTY",
+);
 
 pub(crate) const FORMAT: Format = Format {
     name: "gpu-burn",
@@ -86,7 +96,7 @@ static TEMPERATURES_PART: SearchPhrase = SearchPhrase::new("  temps: ");
 static BETWEEN_GPUS: SearchPhrase = SearchPhrase::new(" - ");
 
 impl Lines for Burn {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = line.text.trim_start();
         if let Some((_, progress)) = PROGRESS.split_once(text) {
             self.begun = true;
@@ -118,7 +128,7 @@ impl Lines for Burn {
         }
     }
 
-    fn finish(&mut self, out: &mut Out) -> LogEnd {
+    fn finish(&mut self, out: &mut ReadingBuilder) -> LogEnd {
         for index in 0..self.gpus.len() {
             let BurnProgress { rate, errors, temperature, died } = self.gpus[index];
             let gpu = self.device(u32::try_from(index).unwrap_or(u32::MAX));
@@ -160,7 +170,7 @@ impl Burn {
     }
 
     /// Reads `0: NVIDIA H100 (UUID: GPU-...)` of the header, or `0: OK` of the results.
-    fn gpu(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
+    fn gpu(&mut self, rest: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let Some((index, rest)) = rest.split_once(": ") else { return };
         let Some(index) = count::<u32>(index).filter(|index| *index < GPUS) else { return };
         if self.announced.is_none() {

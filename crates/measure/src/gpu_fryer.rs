@@ -6,33 +6,38 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::count,
-    out::Out,
+    reading_builder::ReadingBuilder,
 };
 
-const THROUGHPUT: Known = Known::new(
+const THROUGHPUT: MetricDefinition = MetricDefinition::new(
     "gpu_fryer.throughput",
     "printed",
     Better::Higher,
     Scope::Gpu,
     "Average rate, GFLOP/s in text and FLOP/s in JSON",
 );
-const LOWEST: Known = Known::new(
+const LOWEST: MetricDefinition = MetricDefinition::new(
     "gpu_fryer.throughput.min",
     "printed",
     Better::Higher,
     Scope::Gpu,
     "Lowest rate of one second",
 );
-const HIGHEST: Known =
-    Known::new("gpu_fryer.throughput.max", "printed", Better::None, Scope::Gpu, "Highest rate of one second");
-const TEMPERATURE: Known =
-    Known::new("gpu_fryer.temperature", "C", Better::None, Scope::Gpu, "Average temperature");
-const HOTTEST: Known =
-    Known::new("gpu_fryer.temperature.max", "C", Better::None, Scope::Gpu, "Highest temperature");
+const HIGHEST: MetricDefinition = MetricDefinition::new(
+    "gpu_fryer.throughput.max",
+    "printed",
+    Better::None,
+    Scope::Gpu,
+    "Highest rate of one second",
+);
+const TEMPERATURE: MetricDefinition =
+    MetricDefinition::new("gpu_fryer.temperature", "C", Better::None, Scope::Gpu, "Average temperature");
+const HOTTEST: MetricDefinition =
+    MetricDefinition::new("gpu_fryer.temperature.max", "C", Better::None, Scope::Gpu, "Highest temperature");
 
 pub(crate) const FORMAT: Format = Format {
     name: "gpu-fryer",
@@ -68,7 +73,7 @@ struct GpuFryerReader {
 }
 
 impl Lines for GpuFryerReader {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let mut json = std::mem::take(&mut self.json);
         let taken = json.line(&line, b"{", out, |root, out| self.object(root, out));
         self.json = json;
@@ -101,7 +106,7 @@ impl Lines for GpuFryerReader {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         let ended = match () {
             () if self.ended && self.results && !self.broken => LogEnd::Complete,
             () if self.failed => LogEnd::Failed,
@@ -114,7 +119,7 @@ impl Lines for GpuFryerReader {
 
 impl GpuFryerReader {
     /// Reads the rates of a GPU: `7:  51494 Gflops/s (min: 50577.53, max: 51677.05, dev: 51493.79)`.
-    fn gpu(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
+    fn gpu(&mut self, rest: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let parsed = || {
             let (gpu, rest) = rest.split_once(':')?;
             let (rate, spread) = rest.split_once('(')?;
@@ -139,7 +144,7 @@ impl GpuFryerReader {
     }
 
     /// Reads a temperature: `48.83°C (min: 47.00, max: 50.00)`.
-    fn temperature(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
+    fn temperature(&mut self, rest: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let Some(gpu) = self.gpu else { return };
         let parts = rest.split_once("°C (min: ").and_then(|(average, rest)| {
             let (_, highest) = rest.strip_suffix(')')?.split_once(", max: ")?;
@@ -154,7 +159,7 @@ impl GpuFryerReader {
     }
 
     /// Reads whether a GPU was throttled: `false, Thermal SW: false, Thermal HW: false`.
-    fn throttling(&mut self, rest: &str, line: Line<'_>, out: &mut Out) {
+    fn throttling(&mut self, rest: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let words: Vec<_> =
             rest.split(", ").map(|word| word.rsplit(' ').next().unwrap_or_default()).collect();
         if words.len() != 3 || words.iter().any(|word| !matches!(*word, "true" | "false")) {
@@ -166,7 +171,7 @@ impl GpuFryerReader {
     }
 
     /// Reads one object of `--json`.
-    fn object(&mut self, root: JsonValue<'_>, out: &mut Out) -> LogEnd {
+    fn object(&mut self, root: JsonValue<'_>, out: &mut ReadingBuilder) -> LogEnd {
         match root.get_text("type").as_deref() {
             Some("detected_gpus") => {
                 self.begun = true;
@@ -211,7 +216,7 @@ impl GpuFryerReader {
         LogEnd::Empty
     }
 
-    fn result(&mut self, gpu: JsonValue<'_>, out: &mut Out) {
+    fn result(&mut self, gpu: JsonValue<'_>, out: &mut ReadingBuilder) {
         let burn = gpu.get("burn_result");
         let part = |name| burn.and_then(|burn| burn.get(name));
         let Some(index) = part("gpu_idx").and_then(JsonValue::count::<u32>) else {
@@ -243,7 +248,7 @@ impl GpuFryerReader {
 }
 
 /// Reads a detected GPU: `0: "NVIDIA H100" (GPU-...)`.
-fn detected(rest: &str, out: &mut Out) {
+fn detected(rest: &str, out: &mut ReadingBuilder) {
     let Some((index, rest)) = rest.split_once(": ") else { return };
     let (name, uuid) = rest.rsplit_once(" (").unwrap_or((rest, ""));
     let serial = uuid.strip_suffix(')').map(|uuid| out.name(uuid));

@@ -6,14 +6,14 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     lines::{Line, Lines},
-    out::{Out, short},
+    reading_builder::{ReadingBuilder, short},
     text::{SearchPhrase, trim},
 };
 
-const THROUGHPUT: Known =
-    Known::new("hpcg.throughput", "GFLOP/s", Better::Higher, Scope::World, "The final rating");
+const THROUGHPUT: MetricDefinition =
+    MetricDefinition::new("hpcg.throughput", "GFLOP/s", Better::Higher, Scope::World, "The final rating");
 
 pub(crate) const FORMAT: Format = Format {
     name: "hpcg",
@@ -47,7 +47,7 @@ struct Hpcg {
 static RESULT: SearchPhrase = SearchPhrase::new("HPCG result is");
 
 impl Lines for Hpcg {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = trim(line.text);
         if let Some((_, result)) = RESULT.split_once(text) {
             let result = result.trim_start();
@@ -95,7 +95,7 @@ impl Lines for Hpcg {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         match () {
             () if self.rated && self.ended => LogEnd::Complete,
             () if self.failed => LogEnd::Failed,
@@ -105,7 +105,7 @@ impl Lines for Hpcg {
     }
 }
 
-fn invalid(text: &str, line: Line<'_>, out: &mut Out) {
+fn invalid(text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
     out.finding("HPCG_INVALID", Subject::default(), Severity::WrongData, text, line.number);
 }
 

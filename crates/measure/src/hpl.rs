@@ -6,31 +6,37 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     lines::{Line, Lines},
     number::{count, number},
-    out::{Out, short},
+    reading_builder::{ReadingBuilder, short},
     repetitions::{Repetition, Repetitions},
     text::{SearchPhrase, trim},
 };
 
-const THROUGHPUT: Known = Known::new(
+const THROUGHPUT: MetricDefinition = MetricDefinition::new(
     "hpl.throughput",
     "GFLOP/s",
     Better::Higher,
     Scope::World,
     "Rate of a test; labels `n`, `nb`, `p`, `q` and `variant`, and `repetition` from the second test with the same labels. Four or five digits are printed, so equal values are common",
 );
-const PER_GPU: Known = Known::new(
+const PER_GPU: MetricDefinition = MetricDefinition::new(
     "hpl.throughput.per_gpu",
     "GFLOP/s",
     Better::Higher,
     Scope::World,
     "Rate divided by the number of GPUs",
 );
-const TIME: Known = Known::new("hpl.time", "s", Better::Lower, Scope::World, "Duration of a test");
-const RESIDUAL: Known =
-    Known::new("hpl.residual", "1", Better::Lower, Scope::World, "Scaled residual of the preceding test");
+const TIME: MetricDefinition =
+    MetricDefinition::new("hpl.time", "s", Better::Lower, Scope::World, "Duration of a test");
+const RESIDUAL: MetricDefinition = MetricDefinition::new(
+    "hpl.residual",
+    "1",
+    Better::Lower,
+    Scope::World,
+    "Scaled residual of the preceding test",
+);
 
 pub(crate) const FORMAT: Format = Format {
     name: "hpl",
@@ -67,7 +73,7 @@ static TESTS: SearchPhrase = SearchPhrase::new("tests ");
 static ERROR: SearchPhrase = SearchPhrase::new(" error");
 
 impl Lines for Hpl {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = trim(line.text);
         // Skip most lines early: they have neither the first letter of a line that is read nor one of the phrases.
         let begins = text.starts_with(['H', 'W', '|', 'F', 'E', 'T']);
@@ -113,7 +119,7 @@ impl Lines for Hpl {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         let [finished, passed, failed, _] = self.summary.map(|count| count.unwrap_or(0));
         let counted = self.rows > 0 && self.rows == finished && self.residuals == passed + failed;
         match () {
@@ -127,7 +133,7 @@ impl Lines for Hpl {
 
 impl Hpl {
     /// `WC0 376832 1024 4 4 85.42 4.176e+05 ( 2.610e+04)`.
-    fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+    fn row(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let words: Vec<_> = text.split(|c: char| c.is_whitespace() || c == '(' || c == ')').collect();
         let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
         let (7..=8) = words.len() else { return };
@@ -158,8 +164,15 @@ impl Hpl {
         }
     }
 
-    fn put(&self, known: &'static Known, unit: &str, text: &str, line: Line<'_>, out: &mut Out) {
-        let mut put = out.put_parts(known, &[], unit);
+    fn put(
+        &self,
+        definition: &'static MetricDefinition,
+        unit: &str,
+        text: &str,
+        line: Line<'_>,
+        out: &mut ReadingBuilder,
+    ) {
+        let mut put = out.put_parts(definition, &[], unit);
         for (name, label) in ["variant", "n", "nb", "p", "q"].into_iter().zip(&self.labels) {
             put = put.label(name, label);
         }
@@ -167,7 +180,7 @@ impl Hpl {
     }
 
     /// Reads a residual: `||Ax-b||_oo/(...)=   4.12139792e-03 ...... PASSED`.
-    fn residual(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+    fn residual(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let Some((_, rest)) = text.rsplit_once('=') else { return };
         let mut words = rest.split_whitespace();
         let (value, result) = (words.next().unwrap_or_default(), words.next_back().unwrap_or_default());

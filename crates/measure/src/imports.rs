@@ -10,29 +10,29 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::{count, number},
-    out::{Out, short},
+    reading_builder::{ReadingBuilder, short},
     text::{find_near, same, trim, words},
 };
 
-const MEASURE: Known = Known::new(
+const MEASURE: MetricDefinition = MetricDefinition::new(
     "bmf.<measure>",
     "unknown",
     Better::None,
     Scope::Node,
     "Value of a measure; label `benchmark`. The format has no unit",
 );
-const ENTRY: Known = Known::new(
+const ENTRY: MetricDefinition = MetricDefinition::new(
     "github_benchmark.value",
     "printed",
     Better::None,
     Scope::Node,
     "Value of a benchmark; label `benchmark`",
 );
-const SAMPLE: Known = Known::new(
+const SAMPLE: MetricDefinition = MetricDefinition::new(
     "openmetrics.<name>",
     "printed",
     Better::None,
@@ -40,7 +40,7 @@ const SAMPLE: Known = Known::new(
     "A sample; its labels are kept, except that `gpu`, `UUID`, `pci_bus_id` and `device` identify the GPU, and `hostname` the node. The unit is \
      that of `# UNIT`, otherwise `unknown`",
 );
-const PAIR: Known = Known::new(
+const PAIR: MetricDefinition = MetricDefinition::new(
     "kv.<key>",
     "printed",
     Better::None,
@@ -97,7 +97,7 @@ pub(crate) const KEY_VALUE: Format = Format {
 struct Bmf(JsonDocuments);
 
 impl Lines for Bmf {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         self.0.line(&line, b"{", out, |root, out| {
             let mut ended = LogEnd::Truncated;
             for (benchmark, measures) in root.members() {
@@ -119,7 +119,7 @@ impl Lines for Bmf {
         });
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         self.0.finish(LogEnd::Empty)
     }
 }
@@ -128,7 +128,7 @@ impl Lines for Bmf {
 struct GithubBenchmark(JsonDocuments);
 
 impl Lines for GithubBenchmark {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         self.0.line(&line, b"[", out, |root, out| {
             let mut ended = LogEnd::Truncated;
             for entry in root.items() {
@@ -150,7 +150,7 @@ impl Lines for GithubBenchmark {
         });
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         self.0.finish(LogEnd::Empty)
     }
 }
@@ -187,7 +187,7 @@ struct OpenMetrics {
 }
 
 impl Lines for OpenMetrics {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = trim(line.text);
         if let Some(comment) = text.strip_prefix('#') {
             let mut words = comment.split_whitespace();
@@ -207,7 +207,7 @@ impl Lines for OpenMetrics {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         match () {
             () if self.ended && self.samples > 0 && !self.broken => LogEnd::Complete,
             () if self.samples > 0 || self.ended => LogEnd::Truncated,
@@ -229,7 +229,7 @@ impl OpenMetrics {
     }
 
     /// Reads a sample: `name{label="value"} 1.5 [time]`.
-    fn sample(&mut self, text: &str, line: Line<'_>, out: &mut Out) -> Option<()> {
+    fn sample(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) -> Option<()> {
         let end = text.find(['{', ' '])?;
         let (name, mut rest) = text.split_at(end);
         let mut labels = Vec::new();
@@ -339,7 +339,7 @@ struct KeyValue {
 }
 
 impl Lines for KeyValue {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = trim(line.text);
         let Some((key, value)) = pair(text) else { return self.result(text, line, out) };
         self.ended = false;
@@ -369,7 +369,7 @@ impl Lines for KeyValue {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         match () {
             () if self.ended => LogEnd::Complete,
             () if self.values > 0 => LogEnd::Truncated,
@@ -380,7 +380,7 @@ impl Lines for KeyValue {
 
 impl KeyValue {
     /// Reads the result of a check: `PROBE_PASS`. Other lines without a pair are ignored.
-    fn result(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+    fn result(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let Some((check, result @ (b"PASS" | b"FAIL" | b"SKIP"))) = text.as_bytes().split_last_chunk::<4>()
         else {
             return;

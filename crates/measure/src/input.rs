@@ -6,8 +6,8 @@ use model::measurement::Reading;
 
 use crate::{
     lines::{self, Lines},
-    out::Out,
     prefix::LogPrefixes,
+    reading_builder::ReadingBuilder,
 };
 
 /// Length of the log prefix from which the format is detected, bytes.
@@ -30,7 +30,7 @@ pub(crate) fn read(
 ) -> io::Result<Reading> {
     // A beginning shorter than `HEAD` is the whole log, so the length of the log is known.
     let length = if beginning.len() < HEAD { beginning.len() } else { 0 };
-    let mut out = Out::default();
+    let mut out = ReadingBuilder::default();
     out.length = length;
     let ended = lines::read(beginning, input, labels, new, &mut out)?;
     Ok(out.finish(format, ended))

@@ -6,21 +6,21 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     lines::{Line, Lines},
     number::number,
-    out::{Out, short},
+    reading_builder::{ReadingBuilder, short},
     text::{trim, words},
 };
 
-const BANDWIDTH: Known = Known::new(
+const BANDWIDTH: MetricDefinition = MetricDefinition::new(
     "ior.<operation>.bandwidth",
     "printed",
     Better::Higher,
     Scope::World,
     "Highest bandwidth of `write` or `read`, MiB/s; label `test` numbers the tests of a log",
 );
-const RATE: Known = Known::new(
+const RATE: MetricDefinition = MetricDefinition::new(
     "mdtest.<operation>",
     "1/s",
     Better::Higher,
@@ -60,7 +60,7 @@ struct Ior {
 }
 
 impl Lines for Ior {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = trim(line.text);
         if let Some(version) = text.strip_prefix("IOR-").filter(|text| text.contains("Coordinated")) {
             self.started += 1;
@@ -94,7 +94,7 @@ impl Lines for Ior {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         let measured = self.tests.iter().sum::<u32>() > 0;
         match () {
             () if measured && self.started > 0 && self.finished == self.started && !self.broken => {
@@ -120,7 +120,7 @@ struct Mdtest {
 }
 
 impl Lines for Mdtest {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = trim(line.text);
         if let Some((version, _)) =
             text.strip_prefix("mdtest-").and_then(|text| text.split_once(" was launched"))
@@ -161,7 +161,7 @@ impl Lines for Mdtest {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         match () {
             () if self.rows > 0 && self.started > 0 && self.started == self.finished && !self.broken => {
                 LogEnd::Complete

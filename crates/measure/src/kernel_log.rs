@@ -18,7 +18,7 @@ use crate::{
     format::{Format, Reader},
     lines::{Line, Lines},
     number::count,
-    out::Out,
+    reading_builder::ReadingBuilder,
     text::{SearchPhrase, trim},
     xid::{sxid, xid},
 };
@@ -80,7 +80,7 @@ static KERNEL: SearchPhrase = SearchPhrase::new(" kernel:");
 static AFTER_BUS: SearchPhrase = SearchPhrase::new("): ");
 
 impl Lines for Kernel {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = trim(line.text);
         match text {
             "-- end of kernel log --" => return self.end = true,
@@ -124,7 +124,7 @@ impl Lines for Kernel {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         match () {
             () if self.failed => LogEnd::Failed,
             () if self.end && self.lines > 0 => LogEnd::Complete,
@@ -135,13 +135,13 @@ impl Lines for Kernel {
 }
 
 /// The host name before ` kernel:` of syslog and journalctl.
-fn host<'a>(text: &'a str, out: &mut Out) -> Option<Arc<str>> {
+fn host<'a>(text: &'a str, out: &mut ReadingBuilder) -> Option<Arc<str>> {
     let (before, _) = KERNEL.split_once(text)?;
     let name: &'a str = before.rsplit(' ').next()?;
     (!name.is_empty() && before.len() > name.len()).then(|| out.name(name))
 }
 
-fn node(text: &str, out: &mut Out) -> Subject {
+fn node(text: &str, out: &mut ReadingBuilder) -> Subject {
     Subject { node: host(text, out), ..Subject::default() }
 }
 
@@ -153,7 +153,7 @@ fn code(rest: &str) -> Option<(&str, u32, &str)> {
 }
 
 /// Reads an error of an NVSwitch: `nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, ...`.
-fn switch(text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
+fn switch(text: &str, rest: &str, line: Line<'_>, out: &mut ReadingBuilder) {
     let Some((bus, code, said)) = rest.strip_prefix("SXid ").and_then(code) else { return };
     // A second line repeats the code with its raw data.
     if said.starts_with("Data {") {
@@ -172,7 +172,7 @@ fn switch(text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
 
 impl Kernel {
     /// Reads a line of NVIDIA's driver.
-    fn driver(&mut self, text: &str, rest: &str, line: Line<'_>, out: &mut Out) {
+    fn driver(&mut self, text: &str, rest: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         if let Some(introduced) = rest.strip_prefix("GPU at PCI:") {
             let Some((bus, uuid)) = introduced.split_once(": ") else { return };
             let bus = out.name(bus);

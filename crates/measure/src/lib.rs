@@ -33,16 +33,16 @@ mod input;
 mod ior;
 mod json;
 mod kernel_log;
-mod known;
 mod lines;
+mod metric_definition;
 mod nccl_tests;
 mod number;
 mod nvbandwidth;
 mod nvidia_smi;
 mod osu;
-mod out;
 mod perftest;
 mod prefix;
+mod reading_builder;
 mod recent;
 mod registry;
 mod repetitions;
@@ -55,7 +55,7 @@ use std::io::{self, Cursor, Read};
 use model::measurement::Reading;
 
 pub use declared::{Declaration, Declared, JsonRule, Matched, Problem, TableRule};
-pub use format::{Format, Known};
+pub use format::{Format, MetricDefinition};
 pub use registry::{FORMATS, format, with_units};
 
 use crate::{format::Reader, prefix::LogPrefixes};

@@ -10,8 +10,8 @@ use memchr::{memchr, memchr_iter, memchr2, memrchr2};
 use model::{measurement::LogEnd, metric::Subject};
 
 use crate::{
-    out::{Out, hash},
     prefix::{LineOrigin, LogPrefixes},
+    reading_builder::{ReadingBuilder, hash},
     recent::Recent,
     text::{find_near, text_of},
 };
@@ -40,10 +40,10 @@ pub(crate) struct Line<'a> {
 /// Reads the lines of one process.
 pub(crate) trait Lines {
     /// Reads a line; lines are neither empty nor blank.
-    fn line(&mut self, line: Line<'_>, out: &mut Out);
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder);
 
     /// Reports the end of the output.
-    fn finish(&mut self, out: &mut Out) -> LogEnd;
+    fn finish(&mut self, out: &mut ReadingBuilder) -> LogEnd;
 }
 
 /// Reads all lines of a log: those of its beginning, then those of the input.
@@ -56,7 +56,7 @@ pub(crate) fn read(
     input: impl Read,
     labels: LogPrefixes,
     new: &dyn Fn() -> Box<dyn Lines>,
-    out: &mut Out,
+    out: &mut ReadingBuilder,
 ) -> io::Result<LogEnd> {
     let mut processes = Processes {
         labels,
@@ -87,7 +87,7 @@ pub(crate) fn read(
 struct Processes<'n> {
     labels: LogPrefixes,
     new: &'n dyn Fn() -> Box<dyn Lines>,
-    out: &'n mut Out,
+    out: &'n mut ReadingBuilder,
     streams: Vec<ProcessStream>,
     /// Index of each stream by its label.
     places: BTreeMap<String, usize>,

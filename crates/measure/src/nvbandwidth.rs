@@ -12,15 +12,15 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::{PrintedNumber, count, number},
-    out::{Out, Put, short},
+    reading_builder::{MetricBuilder, ReadingBuilder, short},
     text::words,
 };
 
-const COPY: Known = Known::new(
+const COPY: MetricDefinition = MetricDefinition::new(
     "nvbandwidth.<test>",
     "printed",
     Better::Higher,
@@ -137,7 +137,14 @@ impl PrintedMatrix {
     }
 
     /// Adds one value. A GPU is not measured with itself.
-    fn value(&mut self, test: &TestName, (row, column): (u32, u32), text: &str, line: u64, out: &mut Out) {
+    fn value(
+        &mut self,
+        test: &TestName,
+        (row, column): (u32, u32),
+        text: &str,
+        line: u64,
+        out: &mut ReadingBuilder,
+    ) {
         let number = number(text);
         if let Some(PrintedNumber { value, resolution }) = number {
             self.sum += value;
@@ -198,14 +205,14 @@ impl TestName {
     }
 
     /// Starts the metric of the test.
-    fn put<'a>(&self, out: &'a mut Out, unit: &str) -> Put<'a> {
+    fn put<'a>(&self, out: &'a mut ReadingBuilder, unit: &str) -> MetricBuilder<'a> {
         let better = if self.is_latency { Better::Lower } else { Better::Higher };
         out.put_parts(&COPY, &[&self.plain], unit).better(better)
     }
 }
 
 impl Lines for Copies {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         if self.json.line(&line, b"{", out, document) {
             return;
         }
@@ -247,7 +254,7 @@ impl Lines for Copies {
         }
     }
 
-    fn finish(&mut self, out: &mut Out) -> LogEnd {
+    fn finish(&mut self, out: &mut ReadingBuilder) -> LogEnd {
         let text = if self.noted && self.test.is_none() && self.tests > 0 && !self.broken {
             self.put_waived(out);
             LogEnd::Complete
@@ -272,7 +279,7 @@ impl Copies {
     }
 
     /// Adds the waived tests of a complete log. They are named only if the log has all tests in their usual order.
-    fn put_waived(&self, out: &mut Out) {
+    fn put_waived(&self, out: &mut ReadingBuilder) {
         let all: Vec<_> = TESTS.iter().map(|(name, _)| *name).collect();
         let old: Vec<_> = TESTS.iter().filter(|(_, is_new)| !is_new).map(|(name, _)| *name).collect();
         let is_usual = |names: &Vec<&str>| {
@@ -291,7 +298,7 @@ impl Copies {
     }
 
     /// Reads a line of a matrix: its description, the numbers of its columns, or a row.
-    fn matrix(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+    fn matrix(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let Some(test) = &mut self.test else { return };
         if text.ends_with(')') && text.contains('(') {
             self.broken |= test.matrix.is_some();
@@ -332,7 +339,7 @@ impl Copies {
 }
 
 /// Reads a GPU: `Device 0: NVIDIA H100 (00000000:00:06)` or `Process  3 (host): device 1: NVIDIA H100 (...)`.
-fn device(text: &str, out: &mut Out) {
+fn device(text: &str, out: &mut ReadingBuilder) {
     let mut subject = Subject::default();
     let mut text = text;
     if let Some(rest) = text.strip_prefix("Process") {
@@ -353,7 +360,7 @@ fn device(text: &str, out: &mut Out) {
 }
 
 /// Reads a document: `{"nvbandwidth": {...}}`.
-fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, out: &mut ReadingBuilder) -> LogEnd {
     let Some(content) = root.get("nvbandwidth") else { return LogEnd::Empty };
     for key in ["version", "git_version"] {
         if let Some(version) = content.get_text(key) {
@@ -382,14 +389,14 @@ fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
 }
 
 /// Adds a test that the program does not run on this machine.
-fn waived(test: &str, line: u64, out: &mut Out) {
+fn waived(test: &str, line: u64, out: &mut ReadingBuilder) {
     let scope = if test.contains("device_to_device") { Scope::Pair } else { Scope::Gpu };
     let unit = if test.contains("latency") { "ns" } else { "GB/s" };
     TestName::of(test).put(out, unit).scope(scope).unmeasurable("Waived", line);
 }
 
 /// Reads a test; returns whether it is complete.
-fn testcase(test: JsonValue<'_>, out: &mut Out) -> bool {
+fn testcase(test: JsonValue<'_>, out: &mut ReadingBuilder) -> bool {
     let (Some(name), Some(status)) = (test.get_text("name"), test.get("status")) else { return false };
     let text = status.text().unwrap_or_default();
     match &*text {

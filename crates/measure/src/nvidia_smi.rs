@@ -15,7 +15,7 @@ use crate::{
     format::{Format, Reader},
     lines::{Line, Lines},
     number::{PrintedNumber, count, number},
-    out::{Out, short},
+    reading_builder::{ReadingBuilder, short},
     text::{SearchPhrase, trim},
 };
 
@@ -109,7 +109,7 @@ static CLOSING: SearchPhrase = SearchPhrase::new("</");
 static COLON: SearchPhrase = SearchPhrase::new(" : ");
 
 impl Lines for Smi {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = trim(line.text);
         if text.starts_with('<') {
             self.xml = true;
@@ -132,7 +132,7 @@ impl Lines for Smi {
         }
     }
 
-    fn finish(&mut self, out: &mut Out) -> LogEnd {
+    fn finish(&mut self, out: &mut ReadingBuilder) -> LogEnd {
         self.introduce(out);
         let all = self
             .announced
@@ -148,7 +148,7 @@ impl Lines for Smi {
 
 impl Smi {
     /// Reads an element of the XML: `<name>value</name>`, `<name>` or `</name>`.
-    fn element(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+    fn element(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let Some(end) = memchr(b'>', text.as_bytes()) else { return };
         let (tag, rest) = (&text[1..end], &text[end + 1..]);
         if tag.starts_with(['?', '!']) {
@@ -184,7 +184,7 @@ impl Smi {
         }
     }
 
-    fn xml_value(&mut self, name: &str, value: &str, line: Line<'_>, out: &mut Out) {
+    fn xml_value(&mut self, name: &str, value: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let Some(outer) = self.path.name(2) else {
             match name {
                 "product_name" => self.product = Some(short(value).to_owned()),
@@ -214,7 +214,7 @@ impl Smi {
     }
 
     /// Reads a line of text: `    Name   : value`, or the name of a section without a colon.
-    fn text(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+    fn text(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let indent = line.text.len() - line.text.trim_start().len();
         if let Some(bus) = text.strip_prefix("GPU ").filter(|_| indent == 0 && self.announced.is_some()) {
             if line.whole {
@@ -273,14 +273,14 @@ impl Smi {
         }
     }
 
-    fn gpu(&mut self, bus: &str, out: &mut Out) {
+    fn gpu(&mut self, bus: &str, out: &mut ReadingBuilder) {
         self.introduce(out);
         self.gpus += 1;
         self.bus = Some(short(trim(bus)).to_owned());
     }
 
     /// Adds the current GPU.
-    fn introduce(&mut self, out: &mut Out) {
+    fn introduce(&mut self, out: &mut ReadingBuilder) {
         let (product, serial) = (self.product.take(), self.serial.take());
         if let Some(bus) = self.bus.take() {
             let serial = serial.filter(|serial| serial != "N/A").map(|serial| out.name(&serial));
@@ -293,7 +293,7 @@ impl Smi {
         Subject::gpu(self.gpus.saturating_sub(1))
     }
 
-    fn put(&self, rule: &'static FieldRule, value: &str, line: Line<'_>, out: &mut Out) {
+    fn put(&self, rule: &'static FieldRule, value: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let metric = out.put(&rule.metric).gpu(self.gpus.saturating_sub(1));
         let flag = match value {
             "Active" | "Yes" => Some(1.0),
@@ -342,19 +342,19 @@ impl Smi {
         }
     }
 
-    fn recovery(&self, value: &str, line: Line<'_>, out: &mut Out) {
+    fn recovery(&self, value: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         if !matches!(value, "None" | "N/A") && line.whole {
             out.finding("GPU_RECOVERY_ACTION", self.subject(), Hardware, line.text, line.number);
         }
     }
 
-    fn ecc_mode(&self, value: &str, line: Line<'_>, out: &mut Out) {
+    fn ecc_mode(&self, value: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         if value == "Disabled" {
             out.finding("ECC_DISABLED", self.subject(), Configuration, line.text, line.number);
         }
     }
 
-    fn fabric(&self, value: &str, line: Line<'_>, out: &mut Out) {
+    fn fabric(&self, value: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         if !matches!(value, "Success" | "N/A") && line.whole {
             out.finding("FABRIC_NOT_READY", self.subject(), Unknown, line.text, line.number);
         }

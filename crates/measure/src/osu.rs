@@ -11,33 +11,48 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     lines::{Line, Lines},
     number::{PrintedNumber, number},
-    out::{Out, SHORT, short},
+    reading_builder::{ReadingBuilder, SHORT, short},
     text::{SearchPhrase, find_near, leading_spaces, trim, words},
 };
 
-const BANDWIDTH: Known = Known::new(
+const BANDWIDTH: MetricDefinition = MetricDefinition::new(
     "osu.<test>.bandwidth",
     "MB/s",
     Better::Higher,
     Scope::World,
     "Bandwidth of a test such as `bandwidth` or `bi_directional_bandwidth`, 10^6 bytes a second; label `size` in bytes",
 );
-const LATENCY: Known = Known::new(
+const LATENCY: MetricDefinition = MetricDefinition::new(
     "osu.<test>.latency",
     "us",
     Better::Lower,
     Scope::World,
     "Average latency of a test such as `allgather_latency`; label `size` in bytes, absent for a barrier",
 );
-const LOWEST: Known =
-    Known::new("osu.<test>.latency.min", "us", Better::Lower, Scope::World, "Lowest latency of a rank");
-const HIGHEST: Known =
-    Known::new("osu.<test>.latency.max", "us", Better::Lower, Scope::World, "Highest latency of a rank");
-const RATE: Known =
-    Known::new("osu.<test>.message_rate", "1/s", Better::Higher, Scope::World, "Messages per second");
+const LOWEST: MetricDefinition = MetricDefinition::new(
+    "osu.<test>.latency.min",
+    "us",
+    Better::Lower,
+    Scope::World,
+    "Lowest latency of a rank",
+);
+const HIGHEST: MetricDefinition = MetricDefinition::new(
+    "osu.<test>.latency.max",
+    "us",
+    Better::Lower,
+    Scope::World,
+    "Highest latency of a rank",
+);
+const RATE: MetricDefinition = MetricDefinition::new(
+    "osu.<test>.message_rate",
+    "1/s",
+    Better::Higher,
+    Scope::World,
+    "Messages per second",
+);
 
 pub(crate) const FORMAT: Format = Format {
     name: "osu",
@@ -69,7 +84,7 @@ struct Osu {
 
 /// A column whose numbers are read.
 struct OsuColumn {
-    known: &'static Known,
+    definition: &'static MetricDefinition,
     /// Unit in the header, if it differs from the unit of the registry.
     other: Option<Box<str>>,
 }
@@ -100,18 +115,18 @@ impl OsuColumn {
             "" => Some("unknown"),
             unit => Some(unit),
         };
-        Some(Self { known, other: other.map(|unit| short(unit).into()) })
+        Some(Self { definition: known, other: other.map(|unit| short(unit).into()) })
     }
 
     fn unit(&self) -> &str {
-        self.other.as_deref().unwrap_or(self.known.unit)
+        self.other.as_deref().unwrap_or(self.definition.unit)
     }
 }
 
 static TEST: SearchPhrase = SearchPhrase::new(" Test");
 
 impl Lines for Osu {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         static ERROR: LazyLock<AhoCorasick> =
             LazyLock::new(|| AhoCorasick::new(["error", "ERROR", "Abort"]).expect("short words"));
         let text = trim(line.text);
@@ -138,7 +153,7 @@ impl Lines for Osu {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         match () {
             () if self.ended && self.rows > 0 && !self.failed && !self.broken => LogEnd::Complete,
             () if self.failed => LogEnd::Failed,
@@ -199,7 +214,7 @@ impl Osu {
         }
     }
 
-    fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+    fn row(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let mut words = words(text);
         let size = if self.sized { words.next().unwrap_or_default() } else { "" };
         // A header has at most `COLUMNS` columns, so one more shows that the row is broken.
@@ -217,7 +232,7 @@ impl Osu {
             if let Some(column) = column
                 && !out.omit()
             {
-                let put = out.put_parts(column.known, &[&self.test], column.unit());
+                let put = out.put_parts(column.definition, &[&self.test], column.unit());
                 let put = if size.is_empty() { put } else { put.label("size", size) };
                 match *number {
                     Some(number) => put.value(number, line.number),

@@ -12,15 +12,15 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     json::{JsonDocuments, JsonValue},
     lines::{Line, Lines},
     number::number,
-    out::{Out, short},
+    reading_builder::{ReadingBuilder, short},
     text::{SearchPhrase, trim, words},
 };
 
-const BANDWIDTH: Known = Known::new(
+const BANDWIDTH: MetricDefinition = MetricDefinition::new(
     "perftest.<verb>.bandwidth",
     "printed",
     Better::Higher,
@@ -29,16 +29,21 @@ const BANDWIDTH: Known = Known::new(
      bidirectional test. The unit is printed in text (`MB/sec` of old versions is not converted: it means MiB/s) and \
      `unknown` in JSON",
 );
-const PEAK: Known = Known::new(
+const PEAK: MetricDefinition = MetricDefinition::new(
     "perftest.<verb>.bandwidth.peak",
     "printed",
     Better::None,
     Scope::Pair,
     "Highest bandwidth; no value in tests of a fixed duration, which print 0.00",
 );
-const RATE: Known =
-    Known::new("perftest.<verb>.message_rate", "Mpps", Better::None, Scope::Pair, "Messages per microsecond");
-const LATENCY: Known = Known::new(
+const RATE: MetricDefinition = MetricDefinition::new(
+    "perftest.<verb>.message_rate",
+    "Mpps",
+    Better::None,
+    Scope::Pair,
+    "Messages per microsecond",
+);
+const LATENCY: MetricDefinition = MetricDefinition::new(
     "perftest.<verb>.latency.<statistic>",
     "us",
     Better::Lower,
@@ -86,7 +91,7 @@ struct PerftestTest {
 #[derive(Clone, Debug)]
 enum PerftestColumn {
     Size,
-    Metric(&'static Known, &'static str, String),
+    Metric(&'static MetricDefinition, &'static str, String),
     Unread,
 }
 
@@ -107,7 +112,7 @@ const STATISTICS: [(&str, &str); 9] = [
 ];
 
 impl Lines for PerftestTest {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         if self.json.line(&line, b"{", out, document) {
             return;
         }
@@ -142,7 +147,7 @@ impl Lines for PerftestTest {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         self.json.finish(match () {
             () if self.headers > 0
                 && self.ends == self.headers
@@ -229,7 +234,7 @@ impl PerftestTest {
         }
     }
 
-    fn row(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+    fn row(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         // A header has at most `COLUMNS` columns, so one more shows that the row is broken.
         let mut cells = [""; COLUMNS + 1];
         let words = words(text);
@@ -264,17 +269,25 @@ struct ResultLine<'a> {
 }
 
 impl ResultLine<'_> {
-    fn put(&self, known: &'static Known, name: &str, unit: &str, text: &str, line: u64, out: &mut Out) {
+    fn put(
+        &self,
+        definition: &'static MetricDefinition,
+        name: &str,
+        unit: &str,
+        text: &str,
+        line: u64,
+        out: &mut ReadingBuilder,
+    ) {
         if out.omit() {
             return;
         }
         let verb = if self.verb.is_empty() { "other" } else { self.verb };
-        let mut put = out.put_parts(known, &[verb, name], unit).label("size", self.size);
+        let mut put = out.put_parts(definition, &[verb, name], unit).label("size", self.size);
         if self.both {
             put = put.label("direction", "both");
         }
         let put = put.subject(|subject| subject.link = self.device.cloned());
-        let is_peak = known.name == PEAK.name;
+        let is_peak = definition.name == PEAK.name;
         if is_peak && number(text).is_some_and(|number| number.value == 0.0) {
             put.unmeasurable("0.00 in a test of fixed duration", line);
         } else {
@@ -284,7 +297,7 @@ impl ResultLine<'_> {
 }
 
 /// Reads `{"test_info": {...}, "results": {...}}`.
-fn document(root: JsonValue<'_>, out: &mut Out) -> LogEnd {
+fn document(root: JsonValue<'_>, out: &mut ReadingBuilder) -> LogEnd {
     let (Some(info), Some(results)) = (root.get("test_info"), root.get("results")) else {
         return if root.get("test_info").is_some() { LogEnd::Truncated } else { LogEnd::Empty };
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::out::Put;
+use crate::reading_builder::MetricBuilder;
 
 /// Maximum number of different measurements of a log that are counted.
 const COUNTED: usize = 1024;
@@ -41,7 +41,7 @@ pub(crate) struct Repetition(Option<u32>);
 
 impl Repetition {
     /// Adds the label `repetition`, except to the first measurement.
-    pub(crate) fn label(self, put: Put<'_>) -> Put<'_> {
+    pub(crate) fn label(self, put: MetricBuilder<'_>) -> MetricBuilder<'_> {
         match self.0 {
             Some(number) => put.number("repetition", number.into()),
             None => put,

@@ -9,37 +9,42 @@ use model::{
 };
 
 use crate::{
-    format::{Format, Known, Reader},
+    format::{Format, MetricDefinition, Reader},
     lines::{Line, Lines},
     number::{count, number},
-    out::Out,
+    reading_builder::ReadingBuilder,
     text::{SearchPhrase, trim},
 };
 
-const THROUGHPUT: Known = Known::new(
+const THROUGHPUT: MetricDefinition = MetricDefinition::new(
     "training.throughput",
     "TFLOP/s",
     Better::Higher,
     Scope::World,
     "Rate of one GPU, average over all of them, in one iteration; label `iteration`",
 );
-const STEP: Known = Known::new(
+const STEP: MetricDefinition = MetricDefinition::new(
     "training.step_time",
     "ms",
     Better::Lower,
     Scope::World,
     "Duration of an iteration; label `iteration`",
 );
-const LOSS: Known =
-    Known::new("training.loss", "1", Better::None, Scope::World, "Loss of an iteration; label `iteration`");
-const NAN: Known = Known::new(
+const LOSS: MetricDefinition = MetricDefinition::new(
+    "training.loss",
+    "1",
+    Better::None,
+    Scope::World,
+    "Loss of an iteration; label `iteration`",
+);
+const NAN: MetricDefinition = MetricDefinition::new(
     "training.nan_iterations",
     "count",
     Better::Lower,
     Scope::World,
     "Number of iterations up to this one whose loss was not a number",
 );
-const SKIPPED: Known = Known::new(
+const SKIPPED: MetricDefinition = MetricDefinition::new(
     "training.skipped_iterations",
     "count",
     Better::None,
@@ -79,7 +84,7 @@ const ERRORS: [&str; 6] = [
 ];
 
 impl Lines for Training {
-    fn line(&mut self, line: Line<'_>, out: &mut Out) {
+    fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = line.text;
         static ITERATION: SearchPhrase = SearchPhrase::new("iteration ");
         static ERROR: LazyLock<AhoCorasick> =
@@ -98,7 +103,7 @@ impl Lines for Training {
         }
     }
 
-    fn finish(&mut self, _: &mut Out) -> LogEnd {
+    fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         match () {
             () if self.ended && !self.failed && !self.broken => LogEnd::Complete,
             () if self.failed => LogEnd::Failed,
@@ -112,7 +117,7 @@ static COLON: SearchPhrase = SearchPhrase::new(": ");
 
 impl Training {
     /// Reads the line of an iteration: `       1/       5 | consumed samples: ... | ... |`.
-    fn iteration(&mut self, text: &str, line: Line<'_>, out: &mut Out) {
+    fn iteration(&mut self, text: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         let mut fields = text.split('|');
         let progress = fields.next().and_then(|progress| progress.split_once('/'));
         let Some((iteration, total)) = progress else { return };

@@ -19,6 +19,7 @@ mod conclusion;
 mod count;
 mod criteria;
 mod fact;
+mod failpoint;
 mod failure;
 mod ids;
 mod image;
@@ -28,7 +29,6 @@ pub mod metric;
 mod money;
 mod node_evidence;
 mod notify;
-mod planted;
 mod program;
 mod record;
 mod retest;
@@ -50,6 +50,9 @@ pub use criteria::{
     PastTolerance, Peers, Reference, Settled, Tolerance, Unequal,
 };
 pub use fact::*;
+#[cfg(debug_assertions)]
+pub use failpoint::activate_failpoint;
+pub use failpoint::failpoint_is_active;
 pub use failure::{Class, Failure};
 pub use ids::{Attempt, CheckIndex, CommandId, EventKey, InvalidId, RunId, Stage, Step, Verb};
 pub use image::{FileDigest, Image};
@@ -57,9 +60,6 @@ pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
 pub use money::Money;
 pub use node_evidence::{GpuEvidence, GpuSamples, NodeEvidence};
 pub use notify::{ChannelNotify, GithubNotify, News, Notify};
-#[cfg(debug_assertions)]
-pub use planted::plant;
-pub use planted::planted;
 pub use program::{CommandLine, Every, OutputFormat, Program, WORLD_FORMATS, pair_rounds};
 pub use record::{RECORD_FORMAT, Record, RecordEntry};
 pub use retest::{AfterPass, Retest, RetestedNode, Returned};

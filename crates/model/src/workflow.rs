@@ -143,7 +143,8 @@ pub struct SourceObject {
 #[serde(rename_all = "snake_case")]
 pub enum ClusterSpec {
     /// Provisioned for this run and released afterwards.
-    Rent(System),
+    #[serde(rename = "rent")]
+    Provisioned(System),
     /// Owned by another party; used and left unchanged.
     Existing {
         /// The scheduler and its settings.
@@ -157,7 +158,7 @@ impl ClusterSpec {
     /// The kind of cluster, provisioned or existing.
     pub const fn system(&self) -> &System {
         match self {
-            Self::Rent(system) | Self::Existing { system, .. } => system,
+            Self::Provisioned(system) | Self::Existing { system, .. } => system,
         }
     }
 }

@@ -53,7 +53,7 @@ impl Budget {
     }
 
     /// Releases bytes of dropped data.
-    pub(crate) fn give_back(&mut self, bytes: usize) {
+    pub(crate) fn release(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
     }
 
@@ -84,7 +84,7 @@ impl Budget {
 
     /// Releases the bytes of a vector that is not kept.
     pub(crate) fn forget<T>(&mut self, items: Vec<T>) {
-        self.give_back(own_bytes(&items));
+        self.release(own_bytes(&items));
     }
 
     /// Releases the unused capacity of a vector that will not grow.
@@ -92,7 +92,7 @@ impl Budget {
         let (old, new) = (own_bytes(items), items.len() * size_of::<T>() + OVERHEAD);
         if self.used + new <= BudgetKind::Runs.limit() {
             items.shrink_to_fit();
-            self.give_back(old - own_bytes(items).min(old));
+            self.release(old - own_bytes(items).min(old));
         }
     }
 }

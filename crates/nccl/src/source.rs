@@ -50,7 +50,7 @@ pub(crate) fn unpacked<'a>(input: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read
     }
     let input = Cursor::new(head).chain(input);
     Ok(match low {
-        Some(low) => Box::new(Narrow { input, low, odd: None }),
+        Some(low) => Box::new(Utf16Decoder { input, low, odd: None }),
         None => Box::new(input),
     })
 }
@@ -172,14 +172,14 @@ fn lines(mut input: impl Read, text: &mut TextReader) -> io::Result<()> {
 }
 
 /// Converts UTF-16, the encoding of redirected output in some shells, to bytes. All relevant text in a log is ASCII.
-struct Narrow<R> {
+struct Utf16Decoder<R> {
     input: R,
     /// Index of the low byte in a pair.
     low: usize,
     odd: Option<u8>,
 }
 
-impl<R: Read> Read for Narrow<R> {
+impl<R: Read> Read for Utf16Decoder<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);

@@ -154,7 +154,7 @@ impl Tables {
         if keep {
             run.table.rows.push(row);
         } else if let Some(times) = &row.processes {
-            self.budget.give_back(budget::times(times));
+            self.budget.release(budget::times(times));
         }
     }
 

@@ -234,11 +234,11 @@ impl TextReader {
         let mut named = None;
         let dots = line.output.trim_ascii_end().ends_with(b"...");
         for (phrase, start, end) in phrases(line.output) {
-            let from = reach(&line.output[start..]);
+            let from = beginning(&line.output[start..]);
             let rest = from.get(end - start..).unwrap_or_default();
             match phrase {
                 Phrase::Failure | Phrase::LastError | Phrase::Warning | Phrase::Hint => {
-                    self.note(phrase, line, rest);
+                    self.add_note(phrase, line, rest);
                     // The rest of the message is irrelevant.
                     return;
                 }
@@ -319,7 +319,7 @@ impl TextReader {
         }
     }
 
-    fn note(&mut self, phrase: Phrase, line: LineParts<'_>, rest: &[u8]) {
+    fn add_note(&mut self, phrase: Phrase, line: LineParts<'_>, rest: &[u8]) {
         let number = self.number;
         let show = || text(without_collector(line.output), SHOWN);
         if phrase == Phrase::LastError && rest.iter().all(|&byte| is_blank(byte)) {
@@ -384,7 +384,7 @@ impl TextReader {
 }
 
 /// The beginning of a text, without a truncated word.
-fn reach(text: &[u8]) -> &[u8] {
+fn beginning(text: &[u8]) -> &[u8] {
     let Some(near) = text.get(..REACH) else { return text };
     let end = near.iter().rposition(|&byte| is_blank(byte)).map_or(0, |at| at + 1);
     &text[..end]

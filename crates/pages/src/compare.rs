@@ -20,7 +20,7 @@ use crate::{
     frame::{self, ErrorPage},
     numbers::CheckMetric,
     overview::PATIENCE,
-    run::named,
+    run::parse_run,
     times::{DisplayTime, date},
 };
 
@@ -65,7 +65,10 @@ fn selected(query: Vec<(String, String)>) -> Result<Vec<String>, ErrorPage> {
         query.into_iter().filter(|(name, run)| ["run", "a", "b"].contains(&name.as_str()) && !run.is_empty());
     let runs: Vec<_> = runs.map(|(_, run)| run).collect();
     if runs.len() > 2 {
-        return Err(ErrorPage::bad(format!("Select two runs to compare; {} are selected.", runs.len())));
+        return Err(ErrorPage::bad_request(format!(
+            "Select two runs to compare; {} are selected.",
+            runs.len()
+        )));
     }
     Ok(runs)
 }
@@ -79,11 +82,11 @@ pub async fn page(
     let mut chosen = selected(query)?;
     let wanted = RunFilter { limit: Some(200), ..RunFilter::default() };
     let runs = dashboard.view.page(&wanted).await?.runs;
-    let judged: Vec<_> = runs.iter().filter(|line| line.verdict.is_some()).take(RUNS).collect();
+    let judged: Vec<_> = runs.iter().filter(|summary| summary.verdict.is_some()).take(RUNS).collect();
     let mut view = ComparePage {
         a: String::new(),
         b: String::new(),
-        runs: judged.iter().map(|line| (line.run.to_string(), label(line))).collect(),
+        runs: judged.iter().map(|summary| (summary.run.to_string(), label(summary))).collect(),
         at: None,
         metrics: Vec::new(),
         report: None,
@@ -98,8 +101,8 @@ pub async fn page(
             chosen.swap(0, 1);
         }
         let now = dashboard.clock.now();
-        let moment = |at: Timestamp| DisplayTime::of(at, now);
-        view.at = Some((moment(lines[0].requested_at), moment(lines[1].requested_at)));
+        let time = |at: Timestamp| DisplayTime::of(at, now);
+        view.at = Some((time(lines[0].requested_at), time(lines[1].requested_at)));
         let values = dashboard.view.values(&lines, PATIENCE).await;
         if let (Some(a), Some(b)) = (values.of(&lines[0].run), values.of(&lines[1].run)) {
             view.metrics = changes(a, b);
@@ -122,7 +125,7 @@ pub async fn page(
         }
     } else if let [only] = &chosen[..] {
         // With one selected run the page has a form to select the other run; check that the selected run exists.
-        named(only)?;
+        parse_run(only)?;
     }
     let mut chosen = chosen.into_iter();
     view.a = chosen.next().unwrap_or_default();
@@ -130,13 +133,13 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, "Two runs", "compare.html", view))
 }
 
-fn label(line: &RunSummary) -> String {
-    let verdict = line.verdict.map_or_else(String::new, |verdict| format!(", {verdict}"));
-    format!("{} {}{verdict}", date(line.requested_at), line.run)
+fn label(summary: &RunSummary) -> String {
+    let verdict = summary.verdict.map_or_else(String::new, |verdict| format!(", {verdict}"));
+    format!("{} {}{verdict}", date(summary.requested_at), summary.run)
 }
 
 async fn summary(dashboard: &Dashboard, run: &str) -> Result<RunSummary, ErrorPage> {
-    let run: RunId = named(run)?;
+    let run: RunId = parse_run(run)?;
     let folded = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     Ok(RunSummary::of(&folded.state))
 }

@@ -89,17 +89,17 @@ pub struct ErrorPage {
 
 impl ErrorPage {
     /// Error page with status 400.
-    pub fn bad(why: impl Into<String>) -> Self {
+    pub fn bad_request(why: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, why: why.into() }
     }
 
     /// Error page with status 404.
-    pub fn none(why: impl Into<String>) -> Self {
+    pub fn not_found(why: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, why: why.into() }
     }
 
     pub fn no_run(run: &RunId) -> Self {
-        Self::none(format!("Run {run} does not exist. The page of all runs lists the existing ones."))
+        Self::not_found(format!("Run {run} does not exist. The page of all runs lists the existing ones."))
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use crate::{
     Dashboard,
     frame::{self, ErrorPage},
-    run::named,
+    run::parse_run,
 };
 
 /// Lines per page.
@@ -51,14 +51,14 @@ pub async fn page(
     Path((run, log)): Path<(String, String)>,
     Query(LogQuery { q, from }): Query<LogQuery>,
 ) -> Result<Response, ErrorPage> {
-    let run = named(&run)?;
+    let run = parse_run(&run)?;
     let logs = dashboard.view.logs(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let none =
-        || ErrorPage::none(format!("{run} has no log `{log}` yet; the page of the run lists its logs."));
+        || ErrorPage::not_found(format!("{run} has no log `{log}` yet; the page of the run lists its logs."));
     // Serve only objects named in a manifest.
     let name = logs.named(&log).map(|log| log.object.clone()).ok_or_else(none)?;
     let unreadable =
-        |error: &dyn std::fmt::Display| ErrorPage::none(format!("The log cannot be read: {error}"));
+        |error: &dyn std::fmt::Display| ErrorPage::not_found(format!("The log cannot be read: {error}"));
     let body = dashboard.store.open(&name).await.map_err(|error| unreadable(&error))?.ok_or_else(none)?;
     let (lines, next) = read(BufReader::new(body.take(SEARCHED)), &q, from.max(1))
         .await

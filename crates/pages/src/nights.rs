@@ -104,8 +104,8 @@ pub struct NightRun {
 }
 
 impl NightRun {
-    pub fn of(line: &RunSummary) -> Self {
-        let (tone, mark, word) = match (line.verdict, line.state, line.conclusion.as_str()) {
+    pub fn of(summary: &RunSummary) -> Self {
+        let (tone, mark, word) = match (summary.verdict, summary.state, summary.conclusion.as_str()) {
             (Some(Verdict::Pass), ..) => ("good", "✓", "pass"),
             (Some(Verdict::Fail), ..) => ("bad", "✗", "fail"),
             (Some(Verdict::Inconclusive), ..) => ("unsure", "?", "inconclusive"),
@@ -116,7 +116,7 @@ impl NightRun {
             (None, _, "timed_out") => ("bad", "!", "timed out"),
             (None, ..) => ("bad", "!", "failed"),
         };
-        Self { run: line.run.clone(), tone, mark, word: word.to_owned() }
+        Self { run: summary.run.clone(), tone, mark, word: word.to_owned() }
     }
 }
 
@@ -127,72 +127,74 @@ pub fn dates(now: Timestamp) -> Vec<String> {
 }
 
 /// Runs by system, in the order of the names; runs newest first.
-pub fn systems(lines: &[Arc<RunSummary>]) -> BTreeMap<(&str, &str), Vec<&RunSummary>> {
+pub fn systems(summaries: &[Arc<RunSummary>]) -> BTreeMap<(&str, &str), Vec<&RunSummary>> {
     let mut systems: BTreeMap<(&str, &str), Vec<&RunSummary>> = BTreeMap::new();
-    for line in lines {
-        systems.entry((&line.workflow, place(line))).or_default().push(line);
+    for summary in summaries {
+        systems.entry((&summary.workflow, cluster_name(summary))).or_default().push(summary);
     }
     systems
 }
 
 /// The runs whose values the table shows, newest first: those of the nights shown, and the newest judged run of each system.
-pub fn valued(lines: &[Arc<RunSummary>], now: Timestamp) -> Vec<&RunSummary> {
+pub fn valued(summaries: &[Arc<RunSummary>], now: Timestamp) -> Vec<&RunSummary> {
     let first = first_day(now);
     let mut latest = BTreeSet::new();
     let mut shown = Vec::new();
-    for line in lines.iter().filter(|line| line.verdict.is_some()) {
-        if latest.insert((line.workflow.as_str(), place(line))) || day(line.requested_at) >= first {
-            shown.push(&**line);
+    for summary in summaries.iter().filter(|summary| summary.verdict.is_some()) {
+        if latest.insert((summary.workflow.as_str(), cluster_name(summary)))
+            || day(summary.requested_at) >= first
+        {
+            shown.push(&**summary);
         }
     }
     shown
 }
 
-/// All systems with runs, then the workflows without a run, by name. `lines` are newest first.
+/// All systems with runs, then the workflows without a run, by name. `summaries` are newest first.
 pub fn rows(
-    lines: &[Arc<RunSummary>],
+    summaries: &[Arc<RunSummary>],
     values: &KnownValues,
     plans: &[WorkflowPlan],
     now: Timestamp,
 ) -> Vec<SystemRow> {
-    let mut systems = systems(lines);
+    let mut systems = systems(summaries);
     for plan in plans {
         if !systems.keys().any(|(workflow, _)| *workflow == plan.workflow) {
             systems.insert((&plan.workflow, ""), Vec::new());
         }
     }
-    let of = |((workflow, place), lines): ((&str, &str), Vec<&RunSummary>)| {
+    let of = |((workflow, place), summaries): ((&str, &str), Vec<&RunSummary>)| {
         let plan = plans.iter().find(|plan| plan.workflow == workflow);
-        let latest = lines.iter().find(|line| line.verdict.is_some());
+        let latest = summaries.iter().find(|summary| summary.verdict.is_some());
         // Only these runs have values: those of the nights shown, and the newest judged run of the system.
-        let of_nights = lines.iter().take_while(|line| day(line.requested_at) >= first_day(now));
-        let metric = of_nights.chain(latest).find_map(|line| main_metric(values.of(&line.run)?));
+        let of_nights = summaries.iter().take_while(|summary| day(summary.requested_at) >= first_day(now));
+        let metric = of_nights.chain(latest).find_map(|summary| main_metric(values.of(&summary.run)?));
         let metric = metric.map(CheckMetric::of);
         SystemRow {
-            cells: cells(&lines, values, metric.as_ref(), now),
-            latest: latest.map(|line| NightRun::of(line)),
-            value: latest.and_then(|line| ShownValue::of(values.of(&line.run))),
-            at: latest.map(|line| DisplayTime::of(line.requested_at, now)),
+            cells: cells(&summaries, values, metric.as_ref(), now),
+            latest: latest.map(|summary| NightRun::of(summary)),
+            value: latest.and_then(|summary| ShownValue::of(values.of(&summary.run))),
+            at: latest.map(|summary| DisplayTime::of(summary.requested_at, now)),
             metric: metric.map(|metric| metric.title()),
-            changed: changed(&lines),
-            cost: cost(&lines, now),
+            changed: changed(&summaries),
+            cost: cost(&summaries, now),
             next: plan.and_then(|plan| plan.next).map(|next| DisplayTime::of(next, now)),
             stale: plan.is_some_and(|plan| plan.stale),
             broken: plan.is_some_and(|plan| plan.broken),
-            runs: !lines.is_empty(),
+            runs: !summaries.is_empty(),
             workflow: workflow.to_owned(),
             place: place.to_owned(),
         }
     };
     let (with_runs, without): (Vec<_>, Vec<_>) =
-        systems.into_iter().partition(|(_, lines)| !lines.is_empty());
+        systems.into_iter().partition(|(_, summaries)| !summaries.is_empty());
     with_runs.into_iter().chain(without).take(MAX_SYSTEMS).map(of).collect()
 }
 
 /// The cluster as shown: a provisioned cluster has a new name for each run.
-pub fn place(line: &RunSummary) -> &str {
-    let rented = line.cluster.as_deref().is_none_or(|name| name.starts_with(line.run.as_str()));
-    match (&line.cluster, &line.system) {
+pub fn cluster_name(summary: &RunSummary) -> &str {
+    let rented = summary.cluster.as_deref().is_none_or(|name| name.starts_with(summary.run.as_str()));
+    match (&summary.cluster, &summary.system) {
         (Some(name), _) if !rented => name,
         (_, system) => system.as_deref().unwrap_or_default(),
     }
@@ -201,21 +203,21 @@ pub fn place(line: &RunSummary) -> &str {
 /// One cell per night, newest first. Every run of a night is visible: a system with passed and failed runs has both
 /// marks.
 fn cells(
-    lines: &[&RunSummary],
+    summaries: &[&RunSummary],
     values: &KnownValues,
     metric: Option<&CheckMetric>,
     now: Timestamp,
 ) -> Vec<NightCell> {
     let today = day(now);
     let mut nights: Vec<Vec<&RunSummary>> = vec![Vec::new(); NIGHTS];
-    for line in lines {
-        let back = usize::try_from(today - day(line.requested_at)).unwrap_or(0);
-        nights.get_mut(back).into_iter().for_each(|night| night.push(line));
+    for summary in summaries {
+        let back = usize::try_from(today - day(summary.requested_at)).unwrap_or(0);
+        nights.get_mut(back).into_iter().for_each(|night| night.push(summary));
     }
     let of = |(date, night): (String, Vec<&RunSummary>)| NightCell {
         described: night_in_words(&date, &night, values),
-        number: night.iter().find_map(|line| metric?.number(values.of(&line.run)?)),
-        run: if let [line] = night[..] { Some(line.run.clone()) } else { None },
+        number: night.iter().find_map(|summary| metric?.number(values.of(&summary.run)?)),
+        run: if let [summary] = night[..] { Some(summary.run.clone()) } else { None },
         marks: marks(&night),
         date,
     };
@@ -225,7 +227,7 @@ fn cells(
 /// Results of a night, most severe first.
 fn marks(night: &[&RunSummary]) -> Vec<CellMark> {
     let mut marks: Vec<CellMark> = Vec::new();
-    for NightRun { tone, mark, word, .. } in night.iter().map(|line| NightRun::of(line)) {
+    for NightRun { tone, mark, word, .. } in night.iter().map(|summary| NightRun::of(summary)) {
         match marks.iter_mut().find(|known| known.word == word) {
             Some(known) => known.runs += 1,
             None => marks.push(CellMark { tone, mark, word, runs: 1 }),
@@ -243,7 +245,7 @@ fn night_in_words(date: &str, night: &[&RunSummary], values: &KnownValues) -> St
         _ => format!("{} {}", mark.runs, mark.word),
     };
     let results = marks(night).iter().map(of).collect::<Vec<_>>().join(", ");
-    let measured = night.iter().find_map(|line| values.of(&line.run)).map(described);
+    let measured = night.iter().find_map(|summary| values.of(&summary.run)).map(described);
     let last = if night.len() > 1 { "the last: " } else { "" };
     match measured.filter(|measured| !measured.is_empty()) {
         Some(measured) => format!("{date}: {results}; {last}{measured}"),
@@ -256,9 +258,9 @@ const FIELDS: usize = 2;
 /// Maximum length of a value, characters.
 const VALUE: usize = 24;
 
-/// Newest change of verdict or fingerprint between judged runs. `lines` are newest first.
-fn changed(lines: &[&RunSummary]) -> Option<FingerprintChange> {
-    let mut judged = lines.iter().filter(|line| line.verdict.is_some());
+/// Newest change of verdict or fingerprint between judged runs. `summaries` are newest first.
+fn changed(summaries: &[&RunSummary]) -> Option<FingerprintChange> {
+    let mut judged = summaries.iter().filter(|summary| summary.verdict.is_some());
     let mut after = judged.next()?;
     for before in judged {
         if let Some(what) = difference(before, after) {
@@ -297,10 +299,10 @@ pub fn field_of(field: &Difference<'_>) -> String {
 }
 
 /// Cost of the nights shown: money by currency, and node hours.
-fn cost(lines: &[&RunSummary], now: Timestamp) -> Option<NightsCost> {
+fn cost(summaries: &[&RunSummary], now: Timestamp) -> Option<NightsCost> {
     let first = first_day(now);
-    let costs = lines.iter().filter(|line| day(line.requested_at) >= first);
-    let costs: Vec<_> = costs.filter_map(|line| line.cost.as_ref()).collect();
+    let costs = summaries.iter().filter(|summary| day(summary.requested_at) >= first);
+    let costs: Vec<_> = costs.filter_map(|summary| summary.cost.as_ref()).collect();
     let mut money: BTreeMap<&str, Money> = BTreeMap::new();
     for cost in &costs {
         if let (Some(spent), Some(currency)) = (cost.spent, &cost.currency) {
@@ -331,28 +333,28 @@ mod tests {
     use super::*;
 
     /// A judged run `back` days ago.
-    fn line(back: i64, verdict: &str, driver: &str, cost: serde_json::Value) -> RunSummary {
+    fn summary(back: i64, verdict: &str, driver: &str, cost: serde_json::Value) -> RunSummary {
         let at = Timestamp::from_millis((20_000 - back) * DAY_MS);
-        let line = serde_json::json!({
+        let document = serde_json::json!({
             "run": format!("w-{back}"), "workflow": "w", "system": "slurm", "cluster": null,
             "trigger": {"kind": "schedule", "by": "cron"}, "requested_at": at, "state": "closed",
             "conclusion": "completed", "verdict": verdict, "stage": null, "settled_at": at, "closed_at": at,
             "setup": {"driver": driver, "image": format!("sha256:{driver}"), "ranks": "16"}, "cost": cost,
         });
-        serde_json::from_value(line).unwrap()
+        serde_json::from_value(document).unwrap()
     }
 
     #[test]
     fn the_last_change_is_shown_with_its_run() {
         let none = || serde_json::Value::Null;
-        let changes = |lines: &[RunSummary]| changed(&lines.iter().collect::<Vec<_>>());
-        let same = [line(0, "pass", "13.0", none()), line(1, "pass", "13.0", none())];
+        let changes = |summaries: &[RunSummary]| changed(&summaries.iter().collect::<Vec<_>>());
+        let same = [summary(0, "pass", "13.0", none()), summary(1, "pass", "13.0", none())];
         assert!(changes(&same).is_none());
         let since = [
-            line(0, "fail", "13.1", none()),
-            line(1, "fail", "13.1", none()),
-            line(2, "pass", "13.0", none()),
-            line(3, "fail", "13.0", none()),
+            summary(0, "fail", "13.1", none()),
+            summary(1, "fail", "13.1", none()),
+            summary(2, "pass", "13.0", none()),
+            summary(3, "fail", "13.0", none()),
         ];
         let change = changes(&since).unwrap();
         assert_eq!((change.run.as_str(), change.date), ("w-1", date(since[1].requested_at)));
@@ -362,11 +364,11 @@ mod tests {
     #[test]
     fn every_run_of_a_night_is_visible_newest_night_first() {
         let none = || serde_json::Value::Null;
-        let mut lines = vec![line(0, "pass", "1", none()), line(0, "fail", "1", none())];
-        lines.extend([line(0, "pass", "1", none()), line(1, "fail", "1", none())]);
-        let lines: Vec<_> = lines.iter().collect();
+        let mut summaries = vec![summary(0, "pass", "1", none()), summary(0, "fail", "1", none())];
+        summaries.extend([summary(0, "pass", "1", none()), summary(1, "fail", "1", none())]);
+        let summaries: Vec<_> = summaries.iter().collect();
         let now = Timestamp::from_millis(20_000 * DAY_MS);
-        let cells = cells(&lines, &KnownValues::default(), None, now);
+        let cells = cells(&summaries, &KnownValues::default(), None, now);
         let mark = |mark: &CellMark| (mark.word.clone(), mark.runs);
         let marks: Vec<_> = cells[0].marks.iter().map(mark).collect();
         assert_eq!(marks, [("fail".to_owned(), 1), ("pass".to_owned(), 2)]);
@@ -382,14 +384,14 @@ mod tests {
     #[test]
     fn the_cost_of_the_nights_shown_is_summed_by_currency() {
         let held = |spent: &str, currency: &str| serde_json::json!({"nodes": 2, "held": "30m", "idle": "1m", "spent": spent, "currency": currency});
-        let lines = [
-            line(0, "pass", "1", held("10.001", "USD")),
-            line(1, "pass", "1", held("5", "CHF")),
-            line(2, "pass", "1", serde_json::json!({"nodes": 2, "held": "30m", "idle": "1m"})),
-            line(NIGHTS as i64, "pass", "1", held("1000", "USD")),
+        let summaries = [
+            summary(0, "pass", "1", held("10.001", "USD")),
+            summary(1, "pass", "1", held("5", "CHF")),
+            summary(2, "pass", "1", serde_json::json!({"nodes": 2, "held": "30m", "idle": "1m"})),
+            summary(NIGHTS as i64, "pass", "1", held("1000", "USD")),
         ];
-        let now = lines[0].requested_at;
-        let cost = cost(&lines.iter().collect::<Vec<_>>(), now).unwrap();
+        let now = summaries[0].requested_at;
+        let cost = cost(&summaries.iter().collect::<Vec<_>>(), now).unwrap();
         assert_eq!(
             (cost.money, cost.hours.as_str()),
             (vec!["5.00 CHF".to_owned(), "10.01 USD".to_owned()], "3.0 node h")

@@ -12,7 +12,7 @@ use lifecycle::RunState;
 use model::{Cluster, Stage, Verb};
 use serde::{Deserialize, Serialize};
 
-use crate::{Dashboard, frame::ErrorPage, run::named};
+use crate::{Dashboard, frame::ErrorPage, run::parse_run};
 
 /// A job that runs, or whose logs are not collected yet.
 #[derive(Clone, Copy, Debug)]
@@ -76,12 +76,12 @@ pub async fn lines(
     Path(run): Path<String>,
     Query(OutputFrom { after, job: known }): Query<OutputFrom>,
 ) -> Result<Response, ErrorPage> {
-    let run = named(&run)?;
+    let run = parse_run(&run)?;
     let state = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?.state;
     let source = dashboard
         .output
         .as_ref()
-        .ok_or_else(|| ErrorPage::none("This server has no access to the output of running jobs."))?;
+        .ok_or_else(|| ErrorPage::not_found("This server has no access to the output of running jobs."))?;
     let mut answer = OutputAnswer {
         job: None,
         check: None,

@@ -52,16 +52,16 @@ impl OverviewQuery {
             "pass" => Some(Verdict::Pass),
             "fail" => Some(Verdict::Fail),
             "inconclusive" => Some(Verdict::Inconclusive),
-            _ => return Err(ErrorPage::bad("verdict: expected pass, fail or inconclusive.")),
+            _ => return Err(ErrorPage::bad_request("verdict: expected pass, fail or inconclusive.")),
         };
         let state = match self.state.as_str() {
             "" => None,
             "open" => Some(run_index::RunStatus::Open),
             "closed" => Some(run_index::RunStatus::Closed),
-            _ => return Err(ErrorPage::bad("state: expected open or closed.")),
+            _ => return Err(ErrorPage::bad_request("state: expected open or closed.")),
         };
         let after = word(&self.after).map(|after| after.parse::<ListCursor>()).transpose();
-        let after = after.map_err(|why| ErrorPage::bad(format!("after: {why}.")))?;
+        let after = after.map_err(|why| ErrorPage::bad_request(format!("after: {why}.")))?;
         Ok(RunFilter {
             workflow: word(&self.workflow),
             verdict,
@@ -132,24 +132,24 @@ pub struct ListedRun {
 }
 
 impl ListedRun {
-    pub fn of(line: &RunSummary, values: &KnownValues, now: Timestamp) -> Self {
-        let end = line.closed_at.or(line.settled_at);
-        let by = match (line.trigger.kind.as_str(), line.trigger.by.as_str()) {
+    pub fn of(summary: &RunSummary, values: &KnownValues, now: Timestamp) -> Self {
+        let end = summary.closed_at.or(summary.settled_at);
+        let by = match (summary.trigger.kind.as_str(), summary.trigger.by.as_str()) {
             ("manual", model::UNNAMED) => "manual".to_owned(),
             ("manual", by) => by.to_owned(),
             (kind, _) => kind.to_owned(),
         };
         Self {
-            shown: NightRun::of(line),
-            workflow: line.workflow.clone(),
-            place: nights::place(line).to_owned(),
+            shown: NightRun::of(summary),
+            workflow: summary.workflow.clone(),
+            place: nights::cluster_name(summary).to_owned(),
             by,
-            cause: line.trigger.to_string(),
-            requested: DisplayTime::of(line.requested_at, now),
-            took: end.map(|end| report::took(end.since(line.requested_at))),
-            stage: line.stage.map(|stage| stage.to_string()),
-            value: ShownValue::of(values.of(&line.run)),
-            judged: line.verdict.is_some(),
+            cause: summary.trigger.to_string(),
+            requested: DisplayTime::of(summary.requested_at, now),
+            took: end.map(|end| report::took(end.since(summary.requested_at))),
+            stage: summary.stage.map(|stage| stage.to_string()),
+            value: ShownValue::of(values.of(&summary.run)),
+            judged: summary.verdict.is_some(),
         }
     }
 }
@@ -175,17 +175,17 @@ pub async fn page(
     let values = dashboard.view.values(valued, PATIENCE).await;
     // Look up each name before inserting it: `collect` would sort one name for each run.
     let mut workflows = BTreeSet::new();
-    for line in &all {
-        if !workflows.contains(line.workflow.as_str()) {
-            workflows.insert(line.workflow.as_str());
+    for summary in &all {
+        if !workflows.contains(summary.workflow.as_str()) {
+            workflows.insert(summary.workflow.as_str());
         }
     }
-    let open = all.iter().filter(|line| line.state == run_index::RunStatus::Open).take(OPEN);
+    let open = all.iter().filter(|summary| summary.state == run_index::RunStatus::Open).take(OPEN);
     let view = OverviewPage {
         dates: nights::dates(now),
         rows: nights::rows(&all, &values, &plans, now),
-        open: open.map(|line| ListedRun::of(line, &values, now)).collect(),
-        runs: page.runs.iter().map(|line| ListedRun::of(line, &values, now)).collect(),
+        open: open.map(|summary| ListedRun::of(summary, &values, now)).collect(),
+        runs: page.runs.iter().map(|summary| ListedRun::of(summary, &values, now)).collect(),
         next: page.next.map(|next| next.to_string()),
         filtered: !filters.is_none(),
         filters: &filters,

@@ -83,7 +83,7 @@ pub async fn page(
     Path(run): Path<String>,
     Query(ShownCheck { check: asked }): Query<ShownCheck>,
 ) -> Result<Response, ErrorPage> {
-    let run = named(&run)?;
+    let run = parse_run(&run)?;
     let check = match &asked {
         Some(name) => Some(position(&dashboard, &run, name).await?),
         None => None,
@@ -106,9 +106,10 @@ pub async fn page(
     let same =
         RunFilter { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..RunFilter::default() };
     let earlier = dashboard.view.page(&same).await?.runs;
-    let before = earlier.iter().filter(|line| line.requested_at < state.requested_at);
-    let before: Vec<_> = before.filter(|line| line.verdict.is_some()).take(20).collect();
-    let own = earlier.iter().find(|line| line.run == run).cloned().unwrap_or_else(|| RunSummary::of(state));
+    let before = earlier.iter().filter(|summary| summary.requested_at < state.requested_at);
+    let before: Vec<_> = before.filter(|summary| summary.verdict.is_some()).take(20).collect();
+    let own =
+        earlier.iter().find(|summary| summary.run == run).cloned().unwrap_or_else(|| RunSummary::of(state));
     let values = dashboard.view.values(before.iter().copied().chain([&own]), PATIENCE).await;
     let own_values = values.of(&run);
     // Compare with earlier values of the check that is shown.
@@ -118,12 +119,12 @@ pub async fn page(
         let shown = shown.or(own.checks.first())?;
         Some(CheckMetric::of((shown, main_of(shown)?)))
     });
-    let earlier = before.iter().map(|line| {
-        let number = values.of(&line.run).zip(key.as_ref()).and_then(|(values, key)| key.number(values));
+    let earlier = before.iter().map(|summary| {
+        let number = values.of(&summary.run).zip(key.as_ref()).and_then(|(values, key)| key.number(values));
         let value = number
             .zip(key.as_ref())
             .map_or_else(String::new, |(number, key)| format!(", {number} {}", key.unit));
-        (line.run.to_string(), format!("{}{value}", date(line.requested_at)))
+        (summary.run.to_string(), format!("{}{value}", date(summary.requested_at)))
     });
     let now = dashboard.clock.now();
     let plans = dashboard.plans.plans().await.unwrap_or_default();
@@ -151,7 +152,7 @@ pub async fn page(
     let view = RunPageData {
         run: run.to_string(),
         workflow: name.clone(),
-        place: nights::place(&own).to_owned(),
+        place: nights::cluster_name(&own).to_owned(),
         retriable,
         pinnable: dashboard.beside_gateway && state.closed.is_some() && is_reference && !pinned,
         pinned,
@@ -191,7 +192,7 @@ async fn is_pinned(dashboard: &Dashboard, workflow: &str, run: &RunId) -> bool {
 async fn position(dashboard: &Dashboard, run: &RunId, name: &str) -> Result<CheckIndex, ErrorPage> {
     let state = dashboard.view.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
     state.check_named(name).ok_or_else(|| {
-        ErrorPage::none(format!("Run {run} has no check {name}. The page of the run lists its checks."))
+        ErrorPage::not_found(format!("Run {run} has no check {name}. The page of the run lists its checks."))
     })
 }
 
@@ -212,7 +213,7 @@ pub async fn changes(
     Query(ChangesFrom { after }): Query<ChangesFrom>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ErrorPage> {
-    let run = named(&run)?;
+    let run = parse_run(&run)?;
     dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
     let steps = dashboard.view.follow(run, last.unwrap_or(after));
@@ -226,6 +227,6 @@ pub async fn changes(
 }
 
 /// Parses a run id in a path.
-pub fn named(run: &str) -> Result<RunId, ErrorPage> {
-    run.parse().map_err(|_| ErrorPage::none(format!("`{run}` is not a run id; / lists the runs.")))
+pub fn parse_run(run: &str) -> Result<RunId, ErrorPage> {
+    run.parse().map_err(|_| ErrorPage::not_found(format!("`{run}` is not a run id; / lists the runs.")))
 }

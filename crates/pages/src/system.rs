@@ -163,19 +163,21 @@ pub async fn page(
     Query(mut query): Query<SystemQuery>,
 ) -> Result<Response, ErrorPage> {
     if !query.days.is_empty() && !RANGES.iter().any(|(name, _)| *name == query.days) {
-        return Err(ErrorPage::bad("days: expected 7, 30, 90 or all."));
+        return Err(ErrorPage::bad_request("days: expected 7, 30, 90 or all."));
     }
     let all = dashboard.view.all().await?;
     let systems = nights::systems(&all);
     let mut places: Vec<_> = systems.iter().filter(|((name, _), _)| *name == workflow).collect();
     // The cluster of the newest run comes first.
-    places.sort_by_key(|(_, lines)| std::cmp::Reverse(lines.first().map(|line| line.requested_at)));
+    places.sort_by_key(|(_, summaries)| {
+        std::cmp::Reverse(summaries.first().map(|summary| summary.requested_at))
+    });
     let chosen = match &query.on {
         Some(on) => places.iter().find(|((_, place), _)| place == on),
         None => places.first(),
     };
-    let Some(((_, place), lines)) = chosen else {
-        return Err(ErrorPage::none(format!(
+    let Some(((_, place), summaries)) = chosen else {
+        return Err(ErrorPage::not_found(format!(
             "No runs of {workflow} on this cluster. The overview lists all systems."
         )));
     };
@@ -183,22 +185,24 @@ pub async fn page(
     if query.days.is_empty() {
         // Show a system that is younger than a week in the shortest range, because in a longer one all its runs would
         // be at the edge of the chart.
-        let is_new = lines.last().is_none_or(|line| day(now) - day(line.requested_at) < 7);
+        let is_new = summaries.last().is_none_or(|summary| day(now) - day(summary.requested_at) < 7);
         if is_new { RANGES[0].0 } else { USUAL }.clone_into(&mut query.days);
     }
     let days = RANGES.into_iter().find(|(name, _)| *name == query.days).and_then(|(_, days)| days);
     let first = days.map(|days| Timestamp::from_millis((day(now) - days + 1) * DAY_MS));
-    let inside = |line: &&&RunSummary| first.is_none_or(|first| line.requested_at >= first);
-    let ranged: Vec<&RunSummary> = lines.iter().filter(inside).copied().collect();
-    let judged: Vec<&RunSummary> = ranged.iter().filter(|line| line.verdict.is_some()).copied().collect();
+    let inside = |summary: &&&RunSummary| first.is_none_or(|first| summary.requested_at >= first);
+    let ranged: Vec<&RunSummary> = summaries.iter().filter(inside).copied().collect();
+    let judged: Vec<&RunSummary> =
+        ranged.iter().filter(|summary| summary.verdict.is_some()).copied().collect();
     // The judged run before the range: its setup may differ from that of the first run in the range.
-    let before = lines.iter().filter(|line| !inside(line)).find(|line| line.verdict.is_some());
+    let before =
+        summaries.iter().filter(|summary| !inside(summary)).find(|summary| summary.verdict.is_some());
     let shown = &judged[..judged.len().min(RUNS)];
     let values = dashboard.view.values(shown.iter().chain(before).copied(), PATIENCE).await;
     let range = (
-        first.or(judged.last().map(|line| line.requested_at)).unwrap_or(now),
+        first.or(judged.last().map(|summary| summary.requested_at)).unwrap_or(now),
         // Without a range the axis ends at the last run.
-        days.map_or_else(|| judged.first().map_or(now, |line| line.requested_at), |_| now),
+        days.map_or_else(|| judged.first().map_or(now, |summary| summary.requested_at), |_| now),
     );
     let series = SystemSeries { judged: shown, before: before.copied(), values: &values, range };
     let keys = series.keys(&query)?;
@@ -206,14 +210,14 @@ pub async fn page(
     let charts = charted.iter().map(|key| series.chart(key, POINTS / charted.len().max(1))).collect();
     let columns: Vec<_> = keys.iter().take(COLUMNS).collect();
     let listed =
-        ranged.iter().filter(|line| query.night.is_empty() || date(line.requested_at) == query.night);
+        ranged.iter().filter(|summary| query.night.is_empty() || date(summary.requested_at) == query.night);
     let listed: Vec<_> = listed.collect();
-    let row = |line: &&&RunSummary| NightRow {
-        run: ListedRun::of(line, &values, now),
-        values: columns.iter().map(|key| key.number(values.of(&line.run)?)).collect(),
-        why: why(line, &values),
+    let row = |summary: &&&RunSummary| NightRow {
+        run: ListedRun::of(summary, &values, now),
+        values: columns.iter().map(|key| key.number(values.of(&summary.run)?)).collect(),
+        why: reason_codes(summary, &values),
     };
-    let latest = lines.iter().find(|line| line.verdict.is_some());
+    let latest = summaries.iter().find(|summary| summary.verdict.is_some());
     let startable = dashboard.plans.plans().await.unwrap_or_default();
     let view = SystemPage {
         place,
@@ -227,8 +231,8 @@ pub async fn page(
         rows: listed.iter().take(ROWS).map(row).collect(),
         more_rows: listed.len().saturating_sub(ROWS),
         counts: counts(&ranged),
-        latest: latest.map(|line| NightRun::of(line)),
-        latest_at: latest.map(|line| DisplayTime::of(line.requested_at, now)),
+        latest: latest.map(|summary| NightRun::of(summary)),
+        latest_at: latest.map(|summary| DisplayTime::of(summary.requested_at, now)),
         pending: values.pending,
         left_out: judged.len() - shown.len(),
         startable: startable.iter().any(|plan| plan.workflow == workflow && !plan.broken),
@@ -239,20 +243,20 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, &workflow, "system.html", view))
 }
 
-fn counts(lines: &[&RunSummary]) -> Vec<(String, usize)> {
+fn counts(summaries: &[&RunSummary]) -> Vec<(String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for line in lines {
-        *counts.entry(NightRun::of(line).word).or_default() += 1;
+    for summary in summaries {
+        *counts.entry(NightRun::of(summary).word).or_default() += 1;
     }
     counts.into_iter().collect()
 }
 
 /// Codes of the reasons that decide a verdict other than pass.
-fn why(line: &RunSummary, values: &KnownValues) -> String {
-    let Some(verdict) = line.verdict.filter(|verdict| *verdict != Verdict::Pass) else {
+fn reason_codes(summary: &RunSummary, values: &KnownValues) -> String {
+    let Some(verdict) = summary.verdict.filter(|verdict| *verdict != Verdict::Pass) else {
         return String::new();
     };
-    let checks = values.of(&line.run).map_or(&[][..], |values| &values.checks);
+    let checks = values.of(&summary.run).map_or(&[][..], |values| &values.checks);
     let reasons = checks.iter().filter(|check| check.verdict == verdict).flat_map(|check| &check.reasons);
     let mut seen = BTreeSet::new();
     let codes = reasons.filter(|reason| reason.weighs == verdict && seen.insert(&reason.code));
@@ -272,8 +276,8 @@ impl SystemSeries<'_> {
     /// Names of the checks, in the order of the newest run.
     fn checks(&self) -> Vec<String> {
         let mut names = Vec::new();
-        for line in self.judged {
-            let checks = self.values.of(&line.run).map_or(&[][..], |values| &values.checks);
+        for summary in self.judged {
+            let checks = self.values.of(&summary.run).map_or(&[][..], |values| &values.checks);
             for name in checks.iter().filter_map(|check| check.check.as_ref()) {
                 if !names.contains(name) {
                     names.push(name.clone());
@@ -286,8 +290,8 @@ impl SystemSeries<'_> {
     /// The metrics to show: one metric of each check, or the metric that the query selects.
     fn keys(&self, query: &SystemQuery) -> Result<Vec<CheckMetric>, ErrorPage> {
         let mut keys: Vec<CheckMetric> = Vec::new();
-        for line in self.judged {
-            for check in self.values.of(&line.run).map_or(&[][..], |values| &values.checks) {
+        for summary in self.judged {
+            for check in self.values.of(&summary.run).map_or(&[][..], |values| &values.checks) {
                 let name = check.check.as_deref().unwrap_or_default();
                 if !query.check.is_empty() && name != query.check {
                     continue;
@@ -303,7 +307,7 @@ impl SystemSeries<'_> {
         let asked = !query.metric.is_empty() || !query.check.is_empty();
         // Values that are still being read may contain the selected metric.
         if keys.is_empty() && asked && self.values.pending == 0 {
-            return Err(ErrorPage::none(
+            return Err(ErrorPage::not_found(
                 "The runs of this range did not measure the selected check or metric; choose a longer range, or another metric.",
             ));
         }
@@ -313,30 +317,30 @@ impl SystemSeries<'_> {
     fn chart(&self, key: &CheckMetric, most: usize) -> MetricChart {
         let oldest_first = || self.judged.iter().rev();
         let points: Vec<_> = oldest_first()
-            .filter_map(|line| {
-                let (check, metric) = key.find(self.values.of(&line.run)?)?;
+            .filter_map(|summary| {
+                let (check, metric) = key.find(self.values.of(&summary.run)?)?;
                 let tone = match check.verdict {
                     Verdict::Pass => PointTone::Pass,
                     Verdict::Fail => PointTone::Fail,
                     Verdict::Inconclusive => PointTone::Inconclusive,
                 };
-                let at = line.requested_at.to_string();
+                let at = summary.requested_at.to_string();
                 let at = at.get(..16).unwrap_or(&at).replace('T', " ");
                 let described = format!(
                     "{} {}\n{at} UTC\n{}: {}",
                     number(metric.value),
                     metric.unit,
                     check.verdict,
-                    line.run
+                    summary.run
                 );
-                let (run, at) = (line.run.to_string(), line.requested_at);
+                let (run, at) = (summary.run.to_string(), summary.requested_at);
                 Some(TrendPoint { run, at, value: metric.value, tone, described })
             })
             .collect();
         let runs = points.len();
         let points = thinned(points, most.max(LEAST_POINTS));
         let marks = self.marks(key);
-        let newest = self.judged.iter().find_map(|line| key.find(self.values.of(&line.run)?));
+        let newest = self.judged.iter().find_map(|summary| key.find(self.values.of(&summary.run)?));
         let others = newest.map_or(&[][..], |(check, _)| &check.values.metrics);
         let better = newest.map_or(model::metric::Better::None, |(_, metric)| metric.better);
         let shown = points.len();
@@ -377,13 +381,13 @@ impl SystemSeries<'_> {
         let runs = self.before.iter().chain(self.judged.iter().rev());
         let mut previous: Option<(&Fingerprint, BTreeSet<&str>)> = None;
         let checks: Vec<_> = runs
-            .filter_map(|line| {
-                let values = self.values.of(&line.run)?;
+            .filter_map(|summary| {
+                let values = self.values.of(&summary.run)?;
                 let check = values.checks.iter().find(|check| check.check == key.check)?;
-                Some((*line, check, Fingerprint(check.setup.clone())))
+                Some((*summary, check, Fingerprint(check.setup.clone())))
             })
             .collect();
-        for (line, check, setup) in &checks {
+        for (summary, check, setup) in &checks {
             let reported: BTreeSet<_> = check
                 .reasons
                 .iter()
@@ -393,8 +397,8 @@ impl SystemSeries<'_> {
             if let Some((before, known)) = &previous {
                 let fields: Vec<_> = before.differences(setup).map(|field| field_of(&field)).collect();
                 let mut add = |kind, text| {
-                    let mark = TrendMark { at: line.requested_at, label: String::new(), text, kind };
-                    found.push((mark, line.run.to_string()));
+                    let mark = TrendMark { at: summary.requested_at, label: String::new(), text, kind };
+                    found.push((mark, summary.run.to_string()));
                 };
                 if !fields.is_empty() {
                     add(MarkKind::Setup, fields.join("; "));
@@ -421,19 +425,19 @@ impl SystemSeries<'_> {
     /// The nodes of the newest run that names nodes, worst first.
     fn nodes(&self, wanted: &str) -> Option<NodeTable> {
         let of_check = |name: &Option<String>| wanted.is_empty() || name.as_deref() == Some(wanted);
-        let nodes = |line: &&RunSummary| {
-            let values = self.values.of(&line.run);
+        let nodes = |summary: &&RunSummary| {
+            let values = self.values.of(&summary.run);
             let checks = values.map_or(&[][..], |values| &values.checks);
             checks.iter().filter(|check| of_check(&check.check)).collect::<Vec<_>>()
         };
         let names_nodes =
-            |line: &&&RunSummary| nodes(line).iter().any(|check| !check.values.nodes.is_empty());
+            |summary: &&&RunSummary| nodes(summary).iter().any(|check| !check.values.nodes.is_empty());
         let newest = self.judged.iter().find(names_nodes)?;
         let mut flagged: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for line in self.judged {
-            for node in nodes(line).into_iter().flat_map(|check| &check.values.nodes) {
+        for summary in self.judged {
+            for node in nodes(summary).into_iter().flat_map(|check| &check.values.nodes) {
                 if is_flagged(node) {
-                    flagged.entry(&node.node).or_default().insert(line.run.as_str());
+                    flagged.entry(&node.node).or_default().insert(summary.run.as_str());
                 }
             }
         }

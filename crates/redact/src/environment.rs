@@ -2,7 +2,7 @@
 //!
 //! Values of variables that describe the measurement are kept; all other values are removed.
 
-use crate::view::{StreamWindow, Undecided};
+use crate::window::{StreamWindow, Undecided};
 
 /// Prefixes of names that may be kept.
 const BEGIN: [&str; 21] = [

@@ -8,7 +8,7 @@ use base64::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use crate::view::{StreamWindow, Undecided};
+use crate::window::{StreamWindow, Undecided};
 
 /// Minimum length of a known value, bytes: shorter values occur in harmless text.
 pub(crate) const SHORTEST: usize = 8;

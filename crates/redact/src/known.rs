@@ -21,10 +21,10 @@ impl Rules {
             Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Some(entries) => {
                 let folder = folder.unwrap_or(Path::new(""));
-                for entry in entries.map_err(|error| named(folder, &error))? {
+                for entry in entries.map_err(|error| with_path(folder, &error))? {
                     let path = entry?.path();
                     if path.is_file() {
-                        known.push(fs::read(&path).map_err(|error| named(&path, &error))?);
+                        known.push(fs::read(&path).map_err(|error| with_path(&path, &error))?);
                     }
                 }
             }
@@ -49,7 +49,7 @@ fn in_environment() -> Vec<Vec<u8>> {
     secret.map(|(_, value)| std::os::unix::ffi::OsStringExt::into_vec(value)).collect()
 }
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("secret {}: {error}", path.display()))
 }
 

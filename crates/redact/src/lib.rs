@@ -18,7 +18,7 @@ mod names;
 mod rules;
 mod scan;
 mod tokens;
-mod view;
+mod window;
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub use names::is_secret_name;
 pub use rules::Rules;
 
 use scan::{RemovedRest, ScanMatch, SecretRest};
-use view::{BACK, StreamWindow};
+use window::{BACK, StreamWindow};
 
 /// Maximum bytes processed in one step.
 const CHUNK: usize = 64 << 10;
@@ -103,7 +103,7 @@ impl Redactor {
     }
 
     /// Keeps all bytes up to this position, except secrets within.
-    fn keep_but_look(&mut self, to: usize, out: &mut Vec<u8>) {
+    fn keep_redacted(&mut self, to: usize, out: &mut Vec<u8>) {
         let mut inner = Self::new(Arc::clone(&self.rules));
         inner.push(&self.buffer[self.passed..to], out);
         self.tally.add(&inner.finish(out));
@@ -122,14 +122,15 @@ impl Redactor {
         let length = self.buffer.len();
         // The end may be the beginning of a longer match. No other bytes are held back, because logs are read
         // while they are written.
-        let sure = if ends { length } else { self.rules.unfinished(&self.buffer, self.passed) };
+        let decided_to = if ends { length } else { self.rules.unfinished(&self.buffer, self.passed) };
         let mut from = self.passed;
-        while let Some((at, pattern)) = self.rules.find(&self.buffer, from).filter(|(at, _)| *at < sure) {
+        while let Some((at, pattern)) = self.rules.find(&self.buffer, from).filter(|(at, _)| *at < decided_to)
+        {
             match self.rules.decide(pattern, &StreamWindow::new(&self.buffer, at, ends)) {
                 Ok(None) => from = at + 1,
                 Ok(Some(ScanMatch::Hit(hit))) => {
                     self.keep(at, out);
-                    self.keep_but_look(at + hit.keep, out);
+                    self.keep_redacted(at + hit.keep, out);
                     self.replace(hit.kind, out);
                     self.passed += hit.skip;
                     self.mode = Mode::SecretRest(hit.then);
@@ -140,13 +141,13 @@ impl Redactor {
                     self.mode = Mode::Environment;
                     return true;
                 }
-                Err(view::Undecided) => {
+                Err(window::Undecided) => {
                     self.keep(at, out);
                     return false;
                 }
             }
         }
-        self.keep(sure.max(from), out);
+        self.keep(decided_to.max(from), out);
         false
     }
 
@@ -183,17 +184,17 @@ impl Redactor {
         let Some(byte) = self.buffer.get(self.passed) else { return false };
         match byte {
             b'"' => match environment::text(&StreamWindow::new(&self.buffer, self.passed, ends)) {
-                Err(view::Undecided) => return false,
+                Err(window::Undecided) => return false,
                 Ok(environment::EnvironmentText::Secret { name }) => {
                     self.keep(self.passed + 1, out);
-                    self.keep_but_look(self.passed + name, out);
+                    self.keep_redacted(self.passed + name, out);
                     self.replace(SecretKind::Environment, out);
                     self.environment = true;
                     self.mode = Mode::SecretRest(SecretRest::Quoted { mark: b'"', open: 0, run: 0 });
                 }
                 Ok(environment::EnvironmentText::Open { length }) => {
                     self.keep(self.passed + 1, out);
-                    self.keep_but_look(self.passed + length, out);
+                    self.keep_redacted(self.passed + length, out);
                     let closed = self.buffer.get(self.passed) == Some(&b'"');
                     self.keep(self.passed + usize::from(closed), out);
                 }

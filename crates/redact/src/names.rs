@@ -3,7 +3,7 @@
 use crate::{
     SecretKind,
     scan::{Hit, SecretRest, word},
-    view::{StreamWindow, Undecided},
+    window::{StreamWindow, Undecided},
 };
 
 /// Suffixes of names with secret values, case-insensitive.
@@ -204,7 +204,7 @@ pub(crate) fn command(view: &StreamWindow<'_>, command: usize) -> Result<Option<
 fn begins_line(behind: &[u8]) -> bool {
     match behind.iter().rposition(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_') {
         Some(at) => behind[at] == b'\n',
-        None => behind.len() < crate::view::BACK,
+        None => behind.len() < crate::window::BACK,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     names::{self, BEARER, HEADERS, NAMES},
     scan::{Hit, ScanMatch, SecretRest},
     tokens::{self, PEM, TOKENS},
-    view::{StreamWindow, Undecided},
+    window::{StreamWindow, Undecided},
 };
 
 /// Maximum number of patterns (about forty known values) for a transition table.

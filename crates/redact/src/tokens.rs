@@ -12,7 +12,7 @@ use base64::{
 use crate::{
     SecretKind,
     scan::{Hit, SecretRest},
-    view::{AHEAD, StreamWindow, Undecided},
+    window::{AHEAD, StreamWindow, Undecided},
 };
 
 #[derive(Debug)]

@@ -26,7 +26,7 @@ pub struct CheckLine {
 pub fn checks(run: &ReportedRun<'_>) -> Vec<CheckLine> {
     let (state, shown) = (run.state, run.shown_check());
     let named = state.summarized_checks().filter(|check| state.workflow.check(*check).is_some());
-    let mut lines: Vec<_> = named.map(|check| line(state, check, check == shown)).collect();
+    let mut lines: Vec<_> = named.map(|check| check_line(state, check, check == shown)).collect();
     lines.sort_by_key(|line| match line.tone {
         Tone::Bad => 0,
         Tone::Unsure => 1,
@@ -35,28 +35,28 @@ pub fn checks(run: &ReportedRun<'_>) -> Vec<CheckLine> {
         Tone::Excluded => 4,
     });
     let excluded = state.workflow.excluded.iter().map(|(name, reason)| CheckLine {
-        name: text::line(name),
+        name: text::single_line(name),
         tone: Tone::Excluded,
         mark: Tone::Excluded.mark(),
         word: "not run".to_owned(),
-        why: text::line(reason),
+        why: text::single_line(reason),
         is_shown: false,
     });
     lines.extend(excluded);
     lines
 }
 
-fn line(state: &RunState, check: CheckIndex, is_shown: bool) -> CheckLine {
+fn check_line(state: &RunState, check: CheckIndex, is_shown: bool) -> CheckLine {
     let (tone, word, mut why) = outcome(state, check);
     if let Some(passed) = state.rounds_passed(check) {
         why = format!("{passed} of {} passed; {why}", count(state.rounds(), "round"));
     }
     // A round is named only if it did not pass.
     let name = match (tone, state.workflow.check(check)) {
-        (Tone::Good | Tone::Busy, Some(named)) => text::line(&named.name),
-        _ => text::line(&state.workflow.check_name(check)),
+        (Tone::Good | Tone::Busy, Some(named)) => text::single_line(&named.name),
+        _ => text::single_line(&state.workflow.check_name(check)),
     };
-    CheckLine { name, tone, mark: tone.mark(), word, why: text::line(&why), is_shown }
+    CheckLine { name, tone, mark: tone.mark(), word, why: text::single_line(&why), is_shown }
 }
 
 fn outcome(state: &RunState, check: CheckIndex) -> (Tone, String, String) {

@@ -233,7 +233,7 @@ struct ComparisonPage<'a> {
 /// A self-contained page without external requests.
 #[must_use]
 pub fn html(pair: RunPair<'_>) -> String {
-    let view = view(pair);
+    let view = page(pair);
     let title = format!("{} · {}", view.word, text::shortened(pair.b, VALUE));
     render::page(&title, TEMPLATE, view)
 }
@@ -241,13 +241,13 @@ pub fn html(pair: RunPair<'_>) -> String {
 /// The page's content, for embedding in a page with the style [`crate::CSS`].
 #[must_use]
 pub fn part(pair: RunPair<'_>) -> String {
-    render::body(TEMPLATE, view(pair)).unwrap_or_else(|error| render::template_error(&error))
+    render::body(TEMPLATE, page(pair)).unwrap_or_else(|error| render::template_error(&error))
 }
 
 const TEMPLATE: &str =
     concat!(include_str!("../templates/drawing.html.j2"), include_str!("../templates/comparison.html.j2"));
 
-fn view(pair: RunPair<'_>) -> ComparisonPage<'_> {
+fn page(pair: RunPair<'_>) -> ComparisonPage<'_> {
     let found = pair.found;
     let (tone, word) = headline(found);
     let skipped = found.points.len().saturating_sub(POINTS);

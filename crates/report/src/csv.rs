@@ -10,7 +10,7 @@ use verdict::baseline::Region;
 use crate::{
     ReportInput, evidence,
     measured::{MeasuredSize, MeasuredTable, Placed, measured},
-    metrics::{FindingSummary, MetricSummary, Metrics, metrics, place, severity},
+    metrics::{FindingSummary, MetricSummary, Metrics, metrics, severity, subject_or_log},
     text,
 };
 
@@ -136,7 +136,7 @@ fn metric(metric: &MetricSummary) -> CsvRow<'_> {
         measured: Some(metric.measured),
         median: metric.median,
         worst: worst.map(|worst| worst.value),
-        subject: worst.map_or_else(String::new, |worst| cell(&place(&worst.subject, &worst.log))),
+        subject: worst.map_or_else(String::new, |worst| cell(&subject_or_log(&worst.subject, &worst.log))),
         text: metric.reason.as_deref().map_or_else(String::new, cell),
         ..CsvRow::default()
     }
@@ -144,7 +144,7 @@ fn metric(metric: &MetricSummary) -> CsvRow<'_> {
 
 fn finding(finding: &FindingSummary) -> CsvRow<'_> {
     CsvRow {
-        subject: cell(&place(&finding.subject, &finding.log)),
+        subject: cell(&subject_or_log(&finding.subject, &finding.log)),
         finding: cell(&finding.code),
         severity: severity(finding.severity),
         times: Some(finding.times),
@@ -175,7 +175,7 @@ fn rounded(time_us: f64) -> f64 {
 
 /// Escapes external text that a spreadsheet would evaluate as a formula. Numbers are unchanged.
 pub fn cell(text: &str) -> String {
-    let text = text::line(text);
+    let text = text::single_line(text);
     let number = text.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && text.parse::<f64>().is_ok();
     let formula = text.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);

@@ -41,15 +41,15 @@ fn diagnosis_text(diagnosis: &Diagnosis, lines: usize) -> DiagnosisText {
         cause: diagnosis.cause.as_str(),
         advice: diagnosis.text.clone(),
         hosts: (!hosts.is_empty()).then(|| hosts.join(", ")),
-        lines: diagnosis.evidence[..shown].iter().map(line).collect(),
+        lines: diagnosis.evidence[..shown].iter().map(clue_text).collect(),
         more: diagnosis.times.saturating_sub(shown as u64),
     }
 }
 
 /// `line 12: TEXT`, with the log's name if there are several logs.
-fn line(line: &ClueLine) -> String {
-    let log = line.log.as_ref().map_or_else(String::new, |log| format!("{}, ", text::line(log)));
-    format!("{log}line {}: {}", line.line, text::line(&line.text))
+fn clue_text(line: &ClueLine) -> String {
+    let log = line.log.as_ref().map_or_else(String::new, |log| format!("{}, ", text::single_line(log)));
+    format!("{log}line {}: {}", line.line, text::single_line(&line.text))
 }
 
 /// The first suspects with all their names and confidence, and the number of omitted suspects.
@@ -74,5 +74,5 @@ fn name(suspect: &Suspect) -> String {
     ];
     let named = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let evidence: Vec<_> = suspect.evidence.iter().take(EVIDENCE).map(String::as_str).collect();
-    text::line(&if evidence.is_empty() { named } else { format!("{named}: {}", evidence.join(", ")) })
+    text::single_line(&if evidence.is_empty() { named } else { format!("{named}: {}", evidence.join(", ")) })
 }

@@ -5,7 +5,7 @@ use model::{
     Returned, Step, Suspects, Timestamp, Workflow,
 };
 
-use crate::{Places, ReportInput, text};
+use crate::{ReportInput, RunLocations, text};
 
 /// Maximum number of node names in a line.
 const NODES_NAMED: usize = 4;
@@ -15,7 +15,7 @@ pub fn fact(fact: &Fact) -> String {
         Fact::RunRequested(requested) => {
             format!("{}, {}", requested.workflow.name, requested.trigger)
         }
-        Fact::CancelRequested(cancel) => because(&cancel.by, &cancel.reason),
+        Fact::CancelRequested(cancel) => with_reason(&cancel.by, &cancel.reason),
         Fact::ImageAccepted(it) | Fact::ClusterAccepted(it) | Fact::JobAccepted(it) => it.handle.clone(),
         Fact::ImageBuilt(it) => image(it),
         Fact::ClusterReady(it) => cluster(it),
@@ -85,7 +85,7 @@ pub fn job(end: &JobEnd) -> String {
 /// Name of a step's check, if the workflow has several checks and the stage belongs to one.
 pub fn check_of(workflow: &Workflow, step: Step) -> Option<String> {
     let named = workflow.check(step.check).filter(|_| step.stage.is_of_check());
-    named.map(|_| text::line(&workflow.check_name(step.check)))
+    named.map(|_| text::single_line(&workflow.check_name(step.check)))
 }
 
 /// `job`, or `job of bandwidth` in a workflow with several checks.
@@ -139,7 +139,7 @@ fn retested(nodes: &[RetestedNode]) -> String {
 }
 
 /// The name and the reason, as `NAME: REASON`; only the name if the reason is blank.
-pub fn because(who: &str, why: &str) -> String {
+pub fn with_reason(who: &str, why: &str) -> String {
     if why.trim().is_empty() { who.to_owned() } else { format!("{who}: {why}") }
 }
 
@@ -182,7 +182,7 @@ pub fn entry(entry: &RecordEntry) -> (String, String) {
 pub fn program(program: &Program) -> String {
     let workload = match program {
         Program::NcclTests(workload) => workload,
-        Program::Command(command) => return text::line(&command.argv.join(" ")),
+        Program::Command(command) => return text::single_line(&command.argv.join(" ")),
     };
     let flags = workload.extra_args.flags().map(|(flag, value)| format!(" {flag} {value}"));
     let datatype = workload.datatype.map(|datatype| format!(" -d {}", datatype.as_str()));
@@ -200,29 +200,29 @@ pub fn program(program: &Program) -> String {
 }
 
 /// Storage locations; the most useful one last, so that it is directly above the next prompt.
-pub fn places(places: &Places) -> Vec<(&'static str, &str)> {
+pub fn locations(locations: &RunLocations) -> Vec<(&'static str, &str)> {
     let known = [
-        ("ledger", Some(&places.ledger)),
-        ("artefacts", Some(&places.artefacts)),
-        ("logs", places.logs.as_ref()),
-        ("warehouse", Some(&places.warehouse)),
-        ("report", places.report.as_ref()),
+        ("ledger", Some(&locations.ledger)),
+        ("artefacts", Some(&locations.artefacts)),
+        ("logs", locations.logs.as_ref()),
+        ("warehouse", Some(&locations.warehouse)),
+        ("report", locations.report.as_ref()),
     ];
     let known = known.into_iter().filter_map(|(name, place)| Some((name, place?.as_str())));
     known.filter(|(_, place)| !place.is_empty()).collect()
 }
 
 /// Subtitle of a report: cause, time and duration of a run, or the criteria and baseline of logs.
-pub fn about(input: &ReportInput<'_>) -> String {
-    about_at(input, text::moment)
+pub fn subtitle(input: &ReportInput<'_>) -> String {
+    subtitle_with(input, text::utc)
 }
 
-/// Like [`about`], with times formatted by `moment`.
-pub fn about_at(input: &ReportInput<'_>, moment: impl Fn(Timestamp) -> String) -> String {
+/// Like [`subtitle`], with times formatted by `time`.
+pub fn subtitle_with(input: &ReportInput<'_>, time: impl Fn(Timestamp) -> String) -> String {
     if let Some(run) = input.run {
         let state = run.state;
         let took = text::took(state.recorded_at.since(state.requested_at));
-        return format!("{}, {}, {}, {took}", state.workflow.name, state.trigger, moment(state.requested_at));
+        return format!("{}, {}, {}, {took}", state.workflow.name, state.trigger, time(state.requested_at));
     }
     let criteria = input.standard.criteria.map(|criteria| format!("the criteria {}", criteria.name));
     let learned = |runs: u32| format!("a baseline of {}", text::count(runs, "healthy run"));

@@ -34,7 +34,10 @@ pub fn details(input: &ReportInput<'_>) -> Vec<NamedValue> {
     let table = input.logs.first().and_then(|log| log.reading.tables.first());
     add("devices", table.map(|table| devices(&table.devices)));
     if let Some(criteria) = input.standard.criteria {
-        add("criteria", Some(fact_texts::because(&criteria.name, criteria.source.as_deref().unwrap_or(""))));
+        add(
+            "criteria",
+            Some(fact_texts::with_reason(&criteria.name, criteria.source.as_deref().unwrap_or(""))),
+        );
     }
     let baseline = input.standard.baseline;
     add(
@@ -51,16 +54,16 @@ fn of_run(run: &ReportedRun<'_>) -> Vec<NamedValue> {
         let value = value.filter(|value| !value.is_empty());
         value.map(|value| NamedValue { name, value, code, time: None })
     };
-    let moment = |name, at: Option<Timestamp>| {
-        let (value, time) = (text::moment(at?), Some(at?.to_string()));
+    let time = |name, at: Option<Timestamp>| {
+        let (value, time) = (text::utc(at?), Some(at?.to_string()));
         Some(NamedValue { name, value, code: false, time })
     };
     let first = [
-        named("workflow", Some(fact_texts::because(&workflow.name, &workflow.description)), false),
+        named("workflow", Some(fact_texts::with_reason(&workflow.name, &workflow.description)), false),
         named("trigger", Some(state.trigger.to_string()), false),
-        moment("requested", Some(state.requested_at)),
-        moment("settled", state.settled.as_ref().map(|(_, at)| *at)),
-        moment("closed", state.closed),
+        time("requested", Some(state.requested_at)),
+        time("settled", state.settled.as_ref().map(|(_, at)| *at)),
+        time("closed", state.closed),
     ];
     let mut details: Vec<_> = first.into_iter().flatten().collect();
     let mut add = |name, value: Option<String>, code| details.extend(named(name, value, code));
@@ -76,7 +79,7 @@ fn of_run(run: &ReportedRun<'_>) -> Vec<NamedValue> {
     }
     if let Some(cluster) = state.cluster() {
         let held = match &workflow.cluster {
-            Some(ClusterSpec::Rent(_)) => "provisioned for this run",
+            Some(ClusterSpec::Provisioned(_)) => "provisioned for this run",
             _ => "existing",
         };
         add("cluster", Some(format!("{}, {held}", cluster.name)), false);
@@ -100,7 +103,7 @@ fn of_run(run: &ReportedRun<'_>) -> Vec<NamedValue> {
             None => "no verdict".to_owned(),
         };
         let program = fact_texts::program(&named.benchmark.program);
-        add("check", Some(format!("{}: {verdict}: {program}", text::line(&named.name))), true);
+        add("check", Some(format!("{}: {verdict}: {program}", text::single_line(&named.name))), true);
     }
     let shown = run.shown_check();
     if let Some(logs) = state.logs_of(shown) {

@@ -47,7 +47,7 @@ pub struct ReportNote {
 
 /// The reasons of the verdict, most severe first.
 pub fn reasons<'a>(input: &ReportInput<'a>) -> &'a [Reason] {
-    match (input.whole(), input.run.and_then(ReportedRun::reached)) {
+    match (input.whole(), input.run.and_then(ReportedRun::recorded_verdict)) {
         (Some(judgement), _) => &judgement.reasons,
         (None, Some(reached)) => &reached.reasons,
         (None, None) => &[],
@@ -146,7 +146,7 @@ pub fn notes(input: &ReportInput<'_>) -> Vec<ReportNote> {
     let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| ending(&run, how)).collect();
     notes.extend(state.retested().iter().map(retested));
     if let Some(suspects) = state.suspects() {
-        notes.extend(named(suspects));
+        notes.extend(suspect_notes(suspects));
     }
     notes.extend(not_located(state));
     if state.settled.is_none() {
@@ -209,7 +209,7 @@ fn ending(run: &ReportedRun<'_>, how: &Conclusion) -> Option<ReportNote> {
 }
 
 /// Suspected nodes and links, and undecided parts.
-fn named(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
+fn suspect_notes(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
     let node = |SuspectNode { node, confidence, drained }: &SuspectNode| ReportNote {
         tone: Tone::Bad,
         head: format!("bad node: {node}, confidence {:.0} %", (100.0 * confidence).floor()),
@@ -275,7 +275,7 @@ fn cancel_reason(run: &ReportedRun<'_>) -> Option<String> {
 
 fn now(state: &RunState, step: Step) -> ReportNote {
     let since = state.stage(step).and_then(|stage| stage.since);
-    let since = since.map_or_else(String::new, |at| format!(" since {}", text::moment(at)));
+    let since = since.map_or_else(String::new, |at| format!(" since {}", text::utc(at)));
     ReportNote {
         tone: Tone::Busy,
         head: format!("now at {}{since}", fact_texts::step(&state.workflow, step)),
@@ -289,7 +289,7 @@ fn held(state: &RunState) -> impl Iterator<Item = ReportNote> + '_ {
     held.map(|(attempt, lease)| ReportNote {
         tone: Tone::Unsure,
         head: format!("cluster {} is not confirmed deleted", state.cluster_name(*attempt)),
-        text: format!("It expires at {}.", text::moment(lease.expires_at)),
+        text: format!("It expires at {}.", text::utc(lease.expires_at)),
     })
 }
 

@@ -27,13 +27,13 @@ pub fn handover(inputs: &[ReportInput<'_>]) -> String {
     let cluster = state.cluster().map_or("no cluster", |cluster| cluster.name.as_str());
     let verdict =
         state.verdict().map_or_else(|| "no verdict".to_owned(), |reached| reached.verdict.to_string());
-    let mut out = format!("# Hand-over of {}: {verdict}\n\n", escaped(&text::line(cluster)));
+    let mut out = format!("# Hand-over of {}: {verdict}\n\n", escaped(&text::single_line(cluster)));
     let conclusion = state.settled.as_ref().map_or("still open", |(conclusion, _)| conclusion.as_str());
     out += &format!(
         "Run {} of the workflow {}, requested at {}, {conclusion}. Written by Burnin {}.\n",
         code(state.run.as_str()),
-        code(&text::line(&state.workflow.name)),
-        text::moment(state.requested_at),
+        code(&text::single_line(&state.workflow.name)),
+        text::utc(state.requested_at),
         env!("CARGO_PKG_VERSION"),
     );
     requested(&mut out, inputs);
@@ -51,7 +51,7 @@ fn check_of(input: &ReportInput<'_>) -> Option<CheckIndex> {
 
 fn name_of(input: &ReportInput<'_>) -> String {
     let run = input.run;
-    run.map_or_else(String::new, |run| text::line(&run.state.workflow.check_name(run.shown_check())))
+    run.map_or_else(String::new, |run| text::single_line(&run.state.workflow.check_name(run.shown_check())))
 }
 
 fn readings<'a>(input: &ReportInput<'a>) -> impl Iterator<Item = &'a Reading> + use<'a> {
@@ -76,8 +76,8 @@ fn requested(out: &mut String, inputs: &[ReportInput<'_>]) {
         *out += &format!(
             "| {} | {} | {started} | {} | {} |\n",
             cell(&name_of(input)),
-            cell(&text::line(&format!("{variables}{}", fact_texts::program(&benchmark.program)))),
-            cell(&text::line(&benchmark.criteria.name)),
+            cell(&text::single_line(&format!("{variables}{}", fact_texts::program(&benchmark.program)))),
+            cell(&text::single_line(&benchmark.criteria.name)),
             run.state.workflow.job_limit(check),
         );
     }
@@ -100,8 +100,8 @@ fn results(out: &mut String, inputs: &[ReportInput<'_>]) {
             Tone::from(reached.verdict).mark(),
             cell(&name_of(input)),
             reached.verdict,
-            escaped(&text::shortened(&text::line(&reasons), 600)),
-            code(&text::line(digest)),
+            escaped(&text::shortened(&text::single_line(&reasons), 600)),
+            code(&text::single_line(digest)),
         );
     }
     *out += "\nCriteria and logs are identified by the beginning of their SHA-256.\n";
@@ -113,8 +113,8 @@ fn not_measured(out: &mut String, inputs: &[ReportInput<'_>], devices: &Handover
     for (name, reason) in &run.state.workflow.excluded {
         lines.push(format!(
             "{}: excluded by the workflow: {}",
-            code(&text::line(name)),
-            escaped(&text::line(reason))
+            code(&text::single_line(name)),
+            escaped(&text::single_line(reason))
         ));
     }
     let unjudged = checks::checks(&run).into_iter().filter(|line| {
@@ -126,7 +126,7 @@ fn not_measured(out: &mut String, inputs: &[ReportInput<'_>], devices: &Handover
         let reached = input.run.zip(check_of(input)).and_then(|(run, check)| run.state.verdict_of(check));
         let reasons = reached.map_or(&[][..], |reached| &reached.reasons);
         for reason in reasons.iter().filter(|reason| reason.weighs == Verdict::Inconclusive) {
-            lines.push(format!("{name}: {}: {}", reason.code, escaped(&text::line(&reason.text))));
+            lines.push(format!("{name}: {}: {}", reason.code, escaped(&text::single_line(&reason.text))));
         }
         let mut unmeasurable: BTreeMap<(String, String), usize> = BTreeMap::new();
         for metric in readings(input).flat_map(|reading| &reading.metrics) {
@@ -138,8 +138,8 @@ fn not_measured(out: &mut String, inputs: &[ReportInput<'_>], devices: &Handover
             let values = text::count(count as u64, "value");
             lines.push(format!(
                 "{name}: {}: {values}: {}",
-                escaped(&text::line(&metric)),
-                escaped(&text::line(&why))
+                escaped(&text::single_line(&metric)),
+                escaped(&text::single_line(&why))
             ));
         }
     }

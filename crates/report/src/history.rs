@@ -56,7 +56,7 @@ impl LevelHistory {
         levels.extend(input.logs.iter().filter_map(|log| {
             let [table] = log.reading.tables.as_slice() else { return None };
             let slower = input.baseline(log)?.level(table)?;
-            Some(HistoryLevel { kind: PointKind::Reported, slower, name: Some(text::line(log.name)) })
+            Some(HistoryLevel { kind: PointKind::Reported, slower, name: Some(text::single_line(log.name)) })
         }));
         if levels.len() == before {
             return None;

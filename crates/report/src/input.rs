@@ -8,7 +8,7 @@ use crate::{round_values::RoundValues, text};
 
 /// Storage locations of a run, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct RunLocations {
     /// Address of the run's ledger.
     pub ledger: String,
     /// Location of the run's committed artefacts.
@@ -28,7 +28,7 @@ pub struct ReportedRun<'a> {
     /// Complete ledger, in order.
     pub records: &'a [Record],
     /// Storage locations.
-    pub places: &'a Places,
+    pub locations: &'a RunLocations,
     /// Rounds of the shown check, if it is part of a soak: a selection of evenly spaced ones.
     pub rounds: &'a [RoundValues],
     /// The check to report; `None` for the whole run, with the measurements of the check with the most severe verdict.
@@ -42,7 +42,7 @@ impl<'a> ReportedRun<'a> {
     }
 
     /// The recorded verdict of the check or the run.
-    pub(crate) fn reached(self) -> Option<&'a VerdictReached> {
+    pub(crate) fn recorded_verdict(self) -> Option<&'a VerdictReached> {
         match self.check {
             Some(check) => self.state.verdict_of(check),
             None => self.state.verdict(),
@@ -87,14 +87,14 @@ impl<'a> ReportInput<'a> {
     pub(crate) fn title(&self) -> String {
         match (self.run, self.logs.as_slice()) {
             (Some(run), _) => run.state.run.to_string(),
-            (None, [one]) => text::line(one.name),
+            (None, [one]) => text::single_line(one.name),
             (None, many) => text::count(many.len() as u64, "log"),
         }
     }
 
     /// The ledger's verdict has priority; until the verdict is recorded, the fetched judgement is used.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
-        let recorded = self.run.and_then(ReportedRun::reached).map(|reached| reached.verdict);
+        let recorded = self.run.and_then(ReportedRun::recorded_verdict).map(|reached| reached.verdict);
         recorded.or_else(|| self.judgement.map(|judgement| judgement.verdict))
     }
 

@@ -95,10 +95,10 @@ fn suite(
     let reasons = &findings::merged(reasons)[..];
     let mut suite = TestSuite::new(name.clone());
     for field in fingerprint::fields(input) {
-        suite.add_property(Property::new(text::line(field.name), text::shortened(field.value, TEXT)));
+        suite.add_property(Property::new(text::single_line(field.name), text::shortened(field.value, TEXT)));
     }
     for (name, value) in values(&own(input, log)) {
-        suite.add_property(Property::new(text::line(&name), text::shortened(&value, TEXT)));
+        suite.add_property(Property::new(text::single_line(&name), text::shortened(&value, TEXT)));
     }
     for area in areas(input, log, reasons) {
         let mut case = case(area, reasons);
@@ -276,8 +276,8 @@ fn judgement_text(
     let mut lines: Vec<_> = summary::sentence(&own).into_iter().collect();
     let (diagnoses, more) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
     for diagnosis in diagnoses {
-        lines.push(format!("{}: {}", diagnosis.cause, text::line(&diagnosis.advice)));
-        lines.extend(diagnosis.hosts.map(|hosts| format!("  shown by {}", text::line(&hosts))));
+        lines.push(format!("{}: {}", diagnosis.cause, text::single_line(&diagnosis.advice)));
+        lines.extend(diagnosis.hosts.map(|hosts| format!("  shown by {}", text::single_line(&hosts))));
         lines.extend(diagnosis.lines.iter().map(|line| format!("  {}", text::shortened(line, TEXT))));
         lines.extend(
             (diagnosis.more > 0).then(|| format!("  and {}", text::count(diagnosis.more, "more such line"))),
@@ -287,6 +287,6 @@ fn judgement_text(
     let (suspects, more) = evidence::suspects(judgement, SUSPECTS);
     lines.extend(suspects.iter().map(|(name, surely)| format!("suspect: {name}, confidence {surely:.2}")));
     lines.extend((more > 0).then(|| format!("suspects omitted: {more}")));
-    lines.extend(summary::next(&own).map(|next| format!("Next: {}", text::line(&next))));
+    lines.extend(summary::next(&own).map(|next| format!("Next: {}", text::single_line(&next))));
     lines.join("\n")
 }

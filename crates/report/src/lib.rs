@@ -47,7 +47,7 @@ mod values;
 
 pub use csv::{cell, csv};
 pub use handover::handover;
-pub use input::{Places, ReportInput, ReportedLog, ReportedRun};
+pub use input::{ReportInput, ReportedLog, ReportedRun, RunLocations};
 pub use junit::junit;
 pub use markdown::{escaped, markdown};
 pub use metrics::{FindingSummary, MetricSummary, Metrics, WorstValue, metrics};
@@ -57,6 +57,6 @@ pub use render::CSS;
 pub use round_values::RoundValues;
 pub use summary::{next, sentence, verdict_of};
 pub use terminal::{Screen, Style, paragraph, terminal};
-pub use text::{count, ending, is_control, line, neutral, shortened, shortened_line, size, took};
+pub use text::{count, ending, is_control, neutral, shortened, shortened_line, single_line, size, took};
 pub use timeline::{StageLine, timeline};
 pub use values::{MetricValue, NodeFinding, NodeValue, Values, values};

@@ -50,7 +50,7 @@ pub fn markdown(input: &ReportInput<'_>) -> String {
         headline.word,
         code(&text::shortened(&input.title(), VALUE))
     );
-    out += &format!("{}\n", escaped(&text::shortened(&fact_texts::about(input), TEXT)));
+    out += &format!("{}\n", escaped(&text::shortened(&fact_texts::subtitle(input), TEXT)));
     if let Some(sentence) = summary::sentence(input) {
         out += &format!("\n**{}**\n", escaped(&text::shortened(&sentence, TEXT)));
     }

@@ -210,9 +210,9 @@ fn findings(logs: &[(&str, &Reading)]) -> Vec<FindingSummary> {
     let mut found: Vec<FindingSummary> = Vec::new();
     let mut positions = BTreeMap::new();
     for (log, finding) in logs.iter().flat_map(|(log, reading)| reading.all_findings().map(|it| (*log, it))) {
-        let place = finding.subject.node.is_none().then_some(log);
+        let log_of = finding.subject.node.is_none().then_some(log);
         let at = *positions
-            .entry((finding.code.as_str(), finding.severity, &finding.subject, place))
+            .entry((finding.code.as_str(), finding.severity, &finding.subject, log_of))
             .or_insert_with(|| {
                 found.push(FindingSummary {
                     code: finding.code.clone(),
@@ -326,9 +326,11 @@ fn row_of(row: &MetricSummary, is_bad: bool) -> ShownMetric {
     };
     let worst = row.worst.as_ref();
     let subject = match worst {
-        Some(WorstValue { subject, log, others: 0, .. }) => place(subject, log),
+        Some(WorstValue { subject, log, others: 0, .. }) => subject_or_log(subject, log),
         Some(WorstValue { others, .. }) if others + 1 == row.values => "all are equal".to_owned(),
-        Some(WorstValue { subject, log, others, .. }) => format!("{} and {others} more", place(subject, log)),
+        Some(WorstValue { subject, log, others, .. }) => {
+            format!("{} and {others} more", subject_or_log(subject, log))
+        }
         None => String::new(),
     };
     ShownMetric {
@@ -343,9 +345,9 @@ fn row_of(row: &MetricSummary, is_bad: bool) -> ShownMetric {
 }
 
 /// The subject, or the log if no field of the subject is known.
-pub fn place(subject: &Subject, log: &str) -> String {
-    let place = if subject.is_unknown() { log.to_owned() } else { subject.to_string() };
-    text::shortened(&place, NAME)
+pub fn subject_or_log(subject: &Subject, log: &str) -> String {
+    let name = if subject.is_unknown() { log.to_owned() } else { subject.to_string() };
+    text::shortened(&name, NAME)
 }
 
 fn finding_of(finding: &FindingSummary) -> ShownFinding {
@@ -356,7 +358,7 @@ fn finding_of(finding: &FindingSummary) -> ShownFinding {
     ShownFinding {
         code: text::shortened(&finding.code, 40),
         severity: severity(finding.severity),
-        subject: place(&finding.subject, &finding.log),
+        subject: subject_or_log(&finding.subject, &finding.log),
         text: text::shortened(&finding.text, 400) + &times,
     }
 }

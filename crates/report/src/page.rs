@@ -2,13 +2,13 @@
 
 mod figures;
 mod multiples;
-mod view;
+mod page_data;
 
 use crate::{
     ReportInput, render,
     sizes::{self, Earlier, Series},
 };
-use view::PageData;
+use page_data::PageData;
 
 /// The page of a run or of logs: complete, without scripts or external requests.
 #[must_use]

@@ -58,7 +58,8 @@ impl RoundsSection {
             }
         };
         (rounds.len() > 1).then(|| Self {
-            metric: metric.map_or_else(String::new, |(name, unit)| text::line(&format!("{name}, {unit}"))),
+            metric: metric
+                .map_or_else(String::new, |(name, unit)| text::single_line(&format!("{name}, {unit}"))),
             rows: rounds.iter().map(row).collect(),
             omitted: usize::from(run.state.rounds()).saturating_sub(rounds.len()),
             has_evidence: rounds.iter().any(|round| round.lowest_clock_mhz.is_some()),

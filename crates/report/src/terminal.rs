@@ -61,7 +61,7 @@ pub fn terminal(input: &ReportInput<'_>, screen: impl Into<Screen>) -> String {
         rest.paragraph((Paint::Bold, "Next: "), &next, NOTE);
     }
     if let Some(run) = input.run {
-        places(&mut rest, &run);
+        locations(&mut rest, &run);
     }
     // The table needs 9 further lines: two gaps, and its caption, header and footer.
     let room = LINES.saturating_sub(text_report.lines() + rest.lines() + 9).max(FEWEST);
@@ -83,7 +83,7 @@ fn title(text_report: &mut TextReport, input: &ReportInput<'_>, screen: Screen) 
         None if input.logs.len() > 1 => summary::totals(input),
         _ => text::ending(&input.title(), text_report.width()),
     };
-    let about = fact_texts::about_at(input, |at| screen.moment(at));
+    let about = fact_texts::subtitle_with(input, |at| screen.time(at));
     if title.chars().count() + 2 + about.chars().count() <= text_report.width() {
         text_report.line(&[(Paint::Bold, &title), (Paint::None, "  "), (Paint::Dim, &about)]);
     } else {
@@ -154,7 +154,7 @@ fn checks(text_report: &mut TextReport, input: &ReportInput<'_>, run: &ReportedR
 }
 
 fn elsewhere_of(run: &ReportedRun<'_>) -> String {
-    run.places.report.as_ref().map_or_else(String::new, |page| format!(", all in {page}"))
+    run.locations.report.as_ref().map_or_else(String::new, |page| format!(", all in {page}"))
 }
 
 fn measurements(text_report: &mut TextReport, input: &ReportInput<'_>, room: usize) {
@@ -266,7 +266,8 @@ fn found(text_report: &mut TextReport, input: &ReportInput<'_>) {
     if !diagnoses.is_empty() {
         text_report.gap();
     }
-    let folder = if input.logs.len() > 1 { text::line(summary::common_folder(input)) } else { String::new() };
+    let folder =
+        if input.logs.len() > 1 { text::single_line(summary::common_folder(input)) } else { String::new() };
     for diagnosis in &diagnoses {
         let head = format!("  {}  ", diagnosis.cause);
         if head.len() > text_report.width() / 3 {
@@ -298,9 +299,9 @@ fn found(text_report: &mut TextReport, input: &ReportInput<'_>) {
     }
 }
 
-fn places(text_report: &mut TextReport, run: &ReportedRun<'_>) {
+fn locations(text_report: &mut TextReport, run: &ReportedRun<'_>) {
     text_report.gap();
-    for (name, place) in fact_texts::places(run.places) {
+    for (name, place) in fact_texts::locations(run.locations) {
         // Values are never truncated, because they are for copying. The note in parentheses after a value has its own line if
         // both together exceed the width.
         let head = format!("  {name:<10} ");

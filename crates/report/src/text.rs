@@ -12,7 +12,7 @@ use model::{Span, Timestamp};
 const LONGEST: usize = 2000;
 
 /// One line without characters that a terminal or a browser would interpret.
-pub fn line(text: &str) -> String {
+pub fn single_line(text: &str) -> String {
     block(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -46,7 +46,7 @@ pub fn neutral(text: &str) -> String {
 
 /// At most `width` characters of one line.
 pub fn shortened(text: &str, width: usize) -> String {
-    let text = line(text);
+    let text = single_line(text);
     if text.chars().count() <= width {
         return text;
     }
@@ -67,7 +67,7 @@ pub fn shortened_line(line: &str, width: usize) -> String {
 /// The end of one line, at most `width` characters, because similar paths usually differ at the end.
 #[must_use]
 pub fn ending(text: &str, width: usize) -> String {
-    let text = line(text);
+    let text = single_line(text);
     let count = text.chars().count();
     if count <= width {
         return text;
@@ -140,7 +140,7 @@ pub fn took(span: Span) -> String {
 }
 
 /// A time as `2026-11-20 02:00:00 UTC`.
-pub fn moment(at: Timestamp) -> String {
+pub fn utc(at: Timestamp) -> String {
     let exact = at.to_string();
     match exact.get(..19) {
         Some(start) if exact.ends_with('Z') => format!("{} UTC", start.replace('T', " ")),
@@ -192,7 +192,7 @@ mod tests {
             ("\u{202e}gnp.exe\u{2066}\u{feff}", "gnp.exe"),
             ("µs · 温度", "µs · 温度"),
         ] {
-            assert_eq!(line(hostile), harmless, "{hostile:?}");
+            assert_eq!(single_line(hostile), harmless, "{hostile:?}");
         }
         assert_eq!(block("one\n two"), "one\n two");
     }

@@ -56,7 +56,7 @@ impl StageLine {
 
     fn end(&mut self, at: Timestamp, outcome: &str) {
         self.ended = Some(at);
-        self.outcome = text::line(outcome);
+        self.outcome = text::single_line(outcome);
     }
 }
 
@@ -130,7 +130,7 @@ fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
 fn underway(now: &StageState) -> String {
     match (&now.handle, now.overdue) {
         (_, Some(_)) => "limit exceeded; its state is being polled".to_owned(),
-        (Some(handle), None) => text::line(&format!("in progress as {handle}")),
+        (Some(handle), None) => text::single_line(&format!("in progress as {handle}")),
         (None, None) => "requested".to_owned(),
     }
 }

@@ -43,16 +43,16 @@ impl RunIndex {
     pub async fn curves(&self, run: &RunId) -> Result<Curves, RunIndexError> {
         let comparable = {
             let index = self.fresh().await?;
-            let mut lines = index.newest().skip_while(|line| line.run != *run);
-            let Some(own) = lines.next() else { return Ok(Vec::new()) };
-            let identity = |line: &RunSummary| Fingerprint(line.setup.clone()).identity();
+            let mut summaries = index.newest().skip_while(|summary| summary.run != *run);
+            let Some(own) = summaries.next() else { return Ok(Vec::new()) };
+            let identity = |summary: &RunSummary| Fingerprint(summary.setup.clone()).identity();
             let wanted = identity(own);
-            let earlier = lines.filter(|line| {
-                let judged = line.state == RunStatus::Closed && line.verdict.is_some();
-                judged && line.workflow == own.workflow && identity(line) == wanted
+            let earlier = summaries.filter(|summary| {
+                let judged = summary.state == RunStatus::Closed && summary.verdict.is_some();
+                judged && summary.workflow == own.workflow && identity(summary) == wanted
             });
             let mut comparable: Vec<RunId> =
-                earlier.take(MAX_RUNS - 1).map(|line| line.run.clone()).collect();
+                earlier.take(MAX_RUNS - 1).map(|summary| summary.run.clone()).collect();
             comparable.reverse();
             comparable.extend(own.verdict.map(|_| run.clone()));
             comparable

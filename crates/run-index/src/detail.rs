@@ -15,7 +15,7 @@ pub struct RunDetail {
     pub schema: String,
     /// Summary of the run.
     #[serde(flatten)]
-    pub line: RunSummary,
+    pub summary: RunSummary,
     /// Reasons of the verdict.
     pub reasons: Vec<Reason>,
     /// The shown check, if the workflow has several; `suspects`, `metrics` and `findings` are those of this check.
@@ -104,7 +104,7 @@ impl RunDetail {
         let stages = report::timeline(records).into_iter().map(StageDetail::from);
         Self {
             schema: "burnin/show/v1".to_owned(),
-            line: RunSummary::of(state),
+            summary: RunSummary::of(state),
             reasons: state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
             check: None,
             suspects: ShownSuspects::of(state.suspects().cloned(), &[]),
@@ -125,7 +125,7 @@ impl RunDetail {
         let report::Metrics { metrics, findings } = report::metrics(&report.input());
         let detail = Self::of(state, &report.records, now);
         // If no check was requested, `reasons`, the search and the logs are those of the whole run.
-        let (reasons, located, logs) = match report.asked() {
+        let (reasons, located, logs) = match report.requested_check() {
             Some(check) => (
                 state.verdict_of(check).map_or_else(Vec::new, |reached| reached.reasons.clone()),
                 state.suspects_of(check),

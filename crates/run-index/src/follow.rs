@@ -59,7 +59,7 @@ impl Following {
                 let step = (record.seq > self.seen).then(|| RunStep {
                     seq: record.seq,
                     recorded_at: record.recorded_at,
-                    what: what(&record.entry).to_owned(),
+                    what: entry_name(&record.entry).to_owned(),
                     run: RunSummary::of(&state),
                 });
                 self.state = Some(state);
@@ -76,13 +76,13 @@ impl Following {
             if self.state.as_ref().is_some_and(finished) {
                 return Ok(None);
             }
-            self.view.clock.sleep(self.view.pace.look).await;
+            self.view.clock.sleep(self.view.pace.max_age).await;
         }
     }
 }
 
 /// Short name of a record's entry.
-fn what(entry: &RecordEntry) -> &str {
+fn entry_name(entry: &RecordEntry) -> &str {
     match entry {
         RecordEntry::Accepted { fact, .. } => fact.event_type(),
         RecordEntry::AttemptOpened { .. } => "attempt_opened",

@@ -21,22 +21,22 @@ use crate::{
 /// Summaries by run, and the runs to read again.
 #[derive(Default)]
 pub(crate) struct Index {
-    lines: BTreeMap<RunId, Arc<RunSummary>>,
+    summaries: BTreeMap<RunId, Arc<RunSummary>>,
     order: BTreeSet<(Reverse<Timestamp>, RunId)>,
     /// State of each open run at its last read.
     open: BTreeMap<RunId, RunState>,
     /// Runs whose ledger cannot be replayed, with the reason.
     damaged: BTreeMap<RunId, String>,
     /// Closed runs that are not in a segment.
-    unkept: BTreeSet<RunId>,
-    began: bool,
-    looked_at: Option<Timestamp>,
+    unsegmented: BTreeSet<RunId>,
+    loaded: bool,
+    refreshed_at: Option<Timestamp>,
     scanned_at: Option<Timestamp>,
 }
 
 impl Index {
     pub fn newest(&self) -> impl Iterator<Item = &Arc<RunSummary>> {
-        self.order.iter().filter_map(|(_, run)| self.lines.get(run))
+        self.order.iter().filter_map(|(_, run)| self.summaries.get(run))
     }
 
     /// Open runs.
@@ -59,20 +59,20 @@ impl Index {
     ) -> Result<(), RunIndexError> {
         let due =
             |last: Option<Timestamp>, span| last.is_none_or(|last| now.since(last) >= span || now < last);
-        if !due(self.looked_at, pace.look) {
+        if !due(self.refreshed_at, pace.max_age) {
             return Ok(());
         }
-        if !self.began {
-            for line in segments::read(store).await? {
-                self.put(line);
+        if !self.loaded {
+            for summary in segments::read(store).await? {
+                self.put(summary);
             }
-            self.began = true;
+            self.loaded = true;
         }
         let mut look: BTreeSet<RunId> = self.open.keys().cloned().collect();
         look.extend(ledger.open_runs().await?);
-        let scan = due(self.scanned_at, pace.scan);
+        let scan = due(self.scanned_at, pace.scan_interval);
         if scan {
-            look.extend(ledger.names().await?.into_iter().filter(|run| !self.lines.contains_key(run)));
+            look.extend(ledger.names().await?.into_iter().filter(|run| !self.summaries.contains_key(run)));
         }
         let look: Vec<_> = look.into_iter().map(|run| (self.open.remove(&run), run)).collect();
         let mut reading = stream::iter(look)
@@ -98,14 +98,14 @@ impl Index {
                     }
                 }
             }
-            if keeps && self.unkept.len() >= LENGTH {
+            if keeps && self.unsegmented.len() >= LENGTH {
                 self.keep(store).await;
             }
         }
         if let Some(error) = failed {
             return Err(error);
         }
-        self.looked_at = Some(now);
+        self.refreshed_at = Some(now);
         if scan {
             self.scanned_at = Some(now);
         }
@@ -113,32 +113,36 @@ impl Index {
     }
 
     fn learn(&mut self, state: RunState) {
-        let kept = self.lines.get(&state.run).is_some_and(|line| line.state == crate::RunStatus::Closed);
+        let kept =
+            self.summaries.get(&state.run).is_some_and(|summary| summary.state == crate::RunStatus::Closed);
         self.put(RunSummary::of(&state));
         if !finished(&state) {
-            self.unkept.remove(&state.run);
+            self.unsegmented.remove(&state.run);
             self.open.insert(state.run.clone(), state);
         } else if !kept {
-            self.unkept.insert(state.run);
+            self.unsegmented.insert(state.run);
         }
     }
 
-    fn put(&mut self, line: RunSummary) {
-        self.order.insert((Reverse(line.requested_at), line.run.clone()));
-        self.lines.insert(line.run.clone(), Arc::new(line));
+    fn put(&mut self, summary: RunSummary) {
+        self.order.insert((Reverse(summary.requested_at), summary.run.clone()));
+        self.summaries.insert(summary.run.clone(), Arc::new(summary));
     }
 
     /// Writes a segment. A failed write is logged and has no other effect, because segments only save time.
     async fn keep(&mut self, store: &dyn Store) {
-        let runs = std::mem::take(&mut self.unkept);
-        let lines =
-            runs.iter().filter_map(|run| self.lines.get(run)).map(|line| RunSummary::clone(line)).collect();
-        if let Err(error) = segments::keep(store, lines).await {
+        let runs = std::mem::take(&mut self.unsegmented);
+        let summaries = runs
+            .iter()
+            .filter_map(|run| self.summaries.get(run))
+            .map(|summary| RunSummary::clone(summary))
+            .collect();
+        if let Err(error) = segments::keep(store, summaries).await {
             warn!(
                 "a segment could not be stored; the next pass stores it: {}",
                 service::worker::chain(&error)
             );
-            self.unkept = runs;
+            self.unsegmented = runs;
         }
     }
 }

@@ -43,7 +43,7 @@ pub use detail::{RunDetail, ShownSuspects, StageDetail};
 pub use follow::RunStep;
 pub use listing::{ListCursor, MAX_PAGE, RunFilter, RunPage};
 pub use nodes::{NodeChange, NodeHistory, NodeState, Nodes};
-pub use reference::{NoReference, ReferenceRun};
+pub use reference::{ReferenceError, ReferenceRun};
 pub use run_logs::{RunLog, RunLogs};
 pub use run_report::{ExternalAddresses, RunReport};
 pub use summary::{CheckState, CheckSummary, RunCost, RunStatus, RunSummary};
@@ -55,18 +55,18 @@ use index::Index;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Open runs: maximum age of the data.
-    pub look: Span,
+    pub max_age: Span,
     /// All runs: maximum delay until a run appears that started and ended between two refreshes.
-    pub scan: Span,
+    pub scan_interval: Span,
 }
 
 impl Pace {
     /// Refresh at every request, so that no record in the ledger is missed.
-    pub const ALWAYS: Self = Self { look: Span::from_millis(0), scan: Span::from_millis(0) };
+    pub const ALWAYS: Self = Self { max_age: Span::from_millis(0), scan_interval: Span::from_millis(0) };
     /// Refresh intervals for a local folder.
-    pub const LOCAL: Self = Self { look: Span::from_millis(100), scan: Span::from_secs(1) };
+    pub const LOCAL: Self = Self { max_age: Span::from_millis(100), scan_interval: Span::from_secs(1) };
     /// Refresh intervals for buckets.
-    pub const CLOUD: Self = Self { look: Span::from_secs(2), scan: Span::from_secs(60) };
+    pub const CLOUD: Self = Self { max_age: Span::from_secs(2), scan_interval: Span::from_secs(60) };
 }
 
 /// A failed query.
@@ -161,7 +161,7 @@ impl RunIndex {
     pub async fn search(&self, wanted: &RunFilter, text: &str) -> Result<RunPage, RunIndexError> {
         let text = text.to_lowercase();
         let index = self.fresh().await?;
-        Ok(listing::page(index.newest().filter(|line| listing::contains(line, &text)), wanted))
+        Ok(listing::page(index.newest().filter(|summary| listing::contains(summary, &text)), wanted))
     }
 
     /// All runs, newest first.
@@ -179,11 +179,11 @@ impl RunIndex {
     pub async fn validated(&self) -> Result<BTreeMap<String, Timestamp>, RunIndexError> {
         let index = self.fresh().await?;
         let mut validated = BTreeMap::new();
-        for line in index.newest() {
-            if let (Some(at), Some(Verdict::Pass | Verdict::Fail)) = (line.settled_at, line.verdict) {
-                match validated.get_mut(&line.workflow) {
+        for summary in index.newest() {
+            if let (Some(at), Some(Verdict::Pass | Verdict::Fail)) = (summary.settled_at, summary.verdict) {
+                match validated.get_mut(&summary.workflow) {
                     Some(last) => *last = at.max(*last),
-                    None => drop(validated.insert(line.workflow.clone(), at)),
+                    None => drop(validated.insert(summary.workflow.clone(), at)),
                 }
             }
         }

@@ -51,13 +51,14 @@ impl ListCursor {
     /// Syntax of a cursor, as a regular expression. Every match is a valid position.
     pub const PATTERN: &str = r"^[0-9]{1,15}\.[a-z]([a-z0-9-]{0,48}[a-z0-9])?$";
 
-    fn behind(line: &RunSummary) -> Self {
-        Self { requested_at: line.requested_at, run: line.run.clone() }
+    fn behind(summary: &RunSummary) -> Self {
+        Self { requested_at: summary.requested_at, run: summary.run.clone() }
     }
 
-    fn is_before(&self, line: &RunSummary) -> bool {
+    fn is_before(&self, summary: &RunSummary) -> bool {
         // Newest first: later positions are older, or have the same time and a greater name.
-        (std::cmp::Reverse(line.requested_at), &line.run) > (std::cmp::Reverse(self.requested_at), &self.run)
+        (std::cmp::Reverse(summary.requested_at), &summary.run)
+            > (std::cmp::Reverse(self.requested_at), &self.run)
     }
 }
 
@@ -97,26 +98,26 @@ impl JsonSchema for ListCursor {
 }
 
 impl RunFilter {
-    fn takes(&self, line: &RunSummary) -> bool {
+    fn takes(&self, summary: &RunSummary) -> bool {
         fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, there: Option<&T>) -> bool {
             wanted.is_none() || wanted == there
         }
-        is(self.workflow.as_deref(), Some(line.workflow.as_str()))
-            && is(self.system.as_deref(), line.system.as_deref())
-            && is(self.cluster.as_deref(), line.cluster.as_deref())
-            && is(self.state.as_ref(), Some(&line.state))
-            && is(self.conclusion.as_deref(), Some(line.conclusion.as_str()))
-            && is(self.verdict.as_ref(), line.verdict.as_ref())
-            && self.since.is_none_or(|since| line.requested_at >= since)
-            && self.after.as_ref().is_none_or(|after| after.is_before(line))
+        is(self.workflow.as_deref(), Some(summary.workflow.as_str()))
+            && is(self.system.as_deref(), summary.system.as_deref())
+            && is(self.cluster.as_deref(), summary.cluster.as_deref())
+            && is(self.state.as_ref(), Some(&summary.state))
+            && is(self.conclusion.as_deref(), Some(summary.conclusion.as_str()))
+            && is(self.verdict.as_ref(), summary.verdict.as_ref())
+            && self.since.is_none_or(|since| summary.requested_at >= since)
+            && self.after.as_ref().is_none_or(|after| after.is_before(summary))
     }
 }
 
-/// A page of `lines`, which are sorted newest first.
-pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Arc<RunSummary>>, wanted: &RunFilter) -> RunPage {
+/// A page of `summaries`, which are sorted newest first.
+pub(crate) fn page<'a>(summaries: impl Iterator<Item = &'a Arc<RunSummary>>, wanted: &RunFilter) -> RunPage {
     let limit = wanted.limit.unwrap_or(50).clamp(1, MAX_PAGE);
-    let lines = lines.filter(|line| wanted.takes(line)).take(limit + 1);
-    let mut runs: Vec<RunSummary> = lines.map(|line| RunSummary::clone(line)).collect();
+    let summaries = summaries.filter(|summary| wanted.takes(summary)).take(limit + 1);
+    let mut runs: Vec<RunSummary> = summaries.map(|summary| RunSummary::clone(summary)).collect();
     let more = runs.len() > limit;
     runs.truncate(limit);
     let next = if more { runs.last().map(ListCursor::behind) } else { None };
@@ -124,8 +125,9 @@ pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Arc<RunSummary>>, wanted:
 }
 
 /// Whether a text in lower case is in the run's id, workflow, cluster or cause.
-pub(crate) fn contains(line: &RunSummary, text: &str) -> bool {
-    let cluster = line.cluster.as_deref().unwrap_or_default();
-    let fields = [line.run.as_str(), &line.workflow, cluster, &line.trigger.kind, &line.trigger.by];
+pub(crate) fn contains(summary: &RunSummary, text: &str) -> bool {
+    let cluster = summary.cluster.as_deref().unwrap_or_default();
+    let fields =
+        [summary.run.as_str(), &summary.workflow, cluster, &summary.trigger.kind, &summary.trigger.by];
     fields.iter().any(|field| field.to_lowercase().contains(text))
 }

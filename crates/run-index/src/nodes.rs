@@ -161,7 +161,7 @@ impl NodesOfRun {
         };
         of_run.nodes.extend(of_run.retests.iter().cloned());
         for VerdictSuspect { node, evidence } in suspects {
-            let node = of_run.named(&node);
+            let node = of_run.node_of(&node);
             let evidence = evidence.into_iter().filter(|evidence| !evidence.is_empty());
             of_run.suspected.entry(node).or_default().extend(evidence);
         }
@@ -184,7 +184,7 @@ impl NodesOfRun {
     }
 
     /// The node of a host: a program may print a name with a domain.
-    fn named(&self, host: &str) -> String {
+    fn node_of(&self, host: &str) -> String {
         let short = host.split('.').next().unwrap_or(host);
         let known = |name: &str| self.nodes.contains(name);
         if !known(host) && known(short) { short.to_owned() } else { host.to_owned() }
@@ -289,8 +289,8 @@ fn histories<'a>(runs: impl IntoIterator<Item = &'a NodesOfRun>) -> Vec<NodeHist
 
 /// Whether an older run may change the state of a node: as evidence against it, or as its re-test. Summaries of earlier versions lack this
 /// field: every run that did not pass may change states.
-fn may_change_nodes(line: &RunSummary) -> bool {
-    line.changes_nodes.unwrap_or(line.verdict != Some(Verdict::Pass))
+fn may_change_nodes(summary: &RunSummary) -> bool {
+    summary.changes_nodes.unwrap_or(summary.verdict != Some(Verdict::Pass))
 }
 
 /// Maximum number of older runs that are read because they may change the state of a node. Each costs one listing and one read for each
@@ -312,9 +312,9 @@ fn passes_after_faults<'a>(
         let since = node.changes.last().map_or(node.last_run_at, |change| change.at);
         faults.entry(&node.cluster).and_modify(|first| *first = since.min(*first)).or_insert(since);
     }
-    let may_return = |line: &&&Arc<RunSummary>| {
-        let fault = line.cluster.as_deref().and_then(|cluster| faults.get(cluster));
-        line.verdict == Some(Verdict::Pass) && fault.is_some_and(|fault| line.requested_at > *fault)
+    let may_return = |summary: &&&Arc<RunSummary>| {
+        let fault = summary.cluster.as_deref().and_then(|cluster| faults.get(cluster));
+        summary.verdict == Some(Verdict::Pass) && fault.is_some_and(|fault| summary.requested_at > *fault)
     };
     unread.iter().rev().filter(may_return).copied().collect()
 }
@@ -329,13 +329,15 @@ impl RunIndex {
     pub async fn nodes(&self, cluster: Option<&str>, limit: usize) -> Result<Nodes, RunIndexError> {
         let all = self.all().await?;
         let is_of_cluster =
-            |line: &&Arc<RunSummary>| cluster.is_none_or(|name| line.cluster.as_deref() == Some(name));
-        let judged: Vec<_> = all.iter().filter(|line| line.verdict.is_some()).filter(is_of_cluster).collect();
+            |summary: &&Arc<RunSummary>| cluster.is_none_or(|name| summary.cluster.as_deref() == Some(name));
+        let judged: Vec<_> =
+            all.iter().filter(|summary| summary.verdict.is_some()).filter(is_of_cluster).collect();
         let (newest, older) = judged.split_at(limit.min(judged.len()));
-        let (mut marked, unmarked): (Vec<_>, Vec<_>) = older.iter().partition(|line| may_change_nodes(line));
+        let (mut marked, unmarked): (Vec<_>, Vec<_>) =
+            older.iter().partition(|summary| may_change_nodes(summary));
         let unread = marked.len().saturating_sub(MOST_MARKED);
         marked.truncate(MOST_MARKED);
-        let open = all.iter().filter(|line| line.verdict.is_none() && line.closed_at.is_none());
+        let open = all.iter().filter(|summary| summary.verdict.is_none() && summary.closed_at.is_none());
         let mut runs = self.read_nodes(newest.iter().copied().chain(marked).chain(open), cluster).await?;
         let mut nodes = histories(runs.iter().map(|run| &**run));
         let mut returns = passes_after_faults(&nodes, &unmarked);
@@ -353,10 +355,10 @@ impl RunIndex {
     /// Evidence of these runs on the cluster, oldest first.
     async fn read_nodes<'a>(
         &self,
-        lines: impl Iterator<Item = &'a Arc<RunSummary>>,
+        summaries: impl Iterator<Item = &'a Arc<RunSummary>>,
         cluster: Option<&str>,
     ) -> Result<Vec<Arc<NodesOfRun>>, RunIndexError> {
-        let wanted: Vec<RunId> = lines.map(|line| line.run.clone()).collect();
+        let wanted: Vec<RunId> = summaries.map(|summary| summary.run.clone()).collect();
         let read = stream::iter(wanted).map(|run| self.nodes_of(run)).buffered(READS);
         let mut runs: Vec<_> = read.try_collect::<Vec<_>>().await?.into_iter().flatten().collect();
         runs.retain(|run| cluster.is_none_or(|name| run.cluster == name));
@@ -523,7 +525,7 @@ mod tests {
     #[test]
     fn a_host_name_with_a_domain_is_resolved_to_the_node() {
         let of_run = run(1, true, &[]);
-        assert_eq!(of_run.named("n1.hall.example"), "n1");
-        assert_eq!(of_run.named("n9.hall.example"), "n9.hall.example");
+        assert_eq!(of_run.node_of("n1.hall.example"), "n1");
+        assert_eq!(of_run.node_of("n9.hall.example"), "n9.hall.example");
     }
 }

@@ -20,7 +20,7 @@ pub struct ReferenceRun {
 
 /// Reason why a run cannot be pinned.
 #[derive(Debug, thiserror::Error)]
-pub enum NoReference {
+pub enum ReferenceError {
     #[error("run {0} does not exist; `burnin runs` lists the runs")]
     Unknown(RunId),
     #[error("{run} cannot be pinned: {why}")]
@@ -31,7 +31,7 @@ pub enum NoReference {
     },
     /// The query failed; retry.
     #[error(transparent)]
-    View(#[from] RunIndexError),
+    Index(#[from] RunIndexError),
 }
 
 impl RunIndex {
@@ -45,15 +45,18 @@ impl RunIndex {
         workflow: Option<&str>,
         run: &RunId,
         source: PinSource,
-    ) -> Result<ReferenceRun, NoReference> {
+    ) -> Result<ReferenceRun, ReferenceError> {
         let report = self.report(run, ExternalAddresses::default()).await?;
-        let report = report.ok_or_else(|| NoReference::Unknown(run.clone()))?;
-        let unfit = |why: String| NoReference::Unfit { run: run.clone(), why };
+        let report = report.ok_or_else(|| ReferenceError::Unknown(run.clone()))?;
+        let unfit = |why: String| ReferenceError::Unfit { run: run.clone(), why };
         let (baseline, fingerprint) = measured(&report, workflow, source).map_err(unfit)?;
         let workflow = report.state.workflow.name;
-        let newest = self.all().await?.into_iter().find(|line| {
-            let judged = matches!(line.verdict, Some(Verdict::Pass | Verdict::Fail));
-            line.workflow == workflow && line.run != *run && line.state == RunStatus::Closed && judged
+        let newest = self.all().await?.into_iter().find(|summary| {
+            let judged = matches!(summary.verdict, Some(Verdict::Pass | Verdict::Fail));
+            summary.workflow == workflow
+                && summary.run != *run
+                && summary.state == RunStatus::Closed
+                && judged
         });
         if let Some(newest) = newest
             && let Some(folded) = self.folded(&newest.run).await?
@@ -108,7 +111,7 @@ fn measured(
         (PinSource::Learned, None) => {
             return Err("it was judged without a learned baseline; pin its own measurements".to_owned());
         }
-        (PinSource::Run, _) => itself(report.reading.as_ref(), fingerprint.clone())?,
+        (PinSource::Run, _) => own_measurements(report.reading.as_ref(), fingerprint.clone())?,
     };
     Ok((baseline, fingerprint))
 }
@@ -125,7 +128,7 @@ fn repeated(baseline: &Baseline) -> Result<Baseline, String> {
     Ok(baseline.clone())
 }
 
-fn itself(reading: Option<&Reading>, fingerprint: Fingerprint) -> Result<Baseline, String> {
+fn own_measurements(reading: Option<&Reading>, fingerprint: Fingerprint) -> Result<Baseline, String> {
     let reading = reading.ok_or("it has no measurements; pin another run")?;
     learn(&[Healthy { reading, fingerprint }]).map_err(|error| match error {
         Unlearnable::Unfit { why, .. } => why,

@@ -7,7 +7,7 @@ use model::{
     CheckIndex, Record, RunId, Stage,
     measurement::{LogEnd, Reading},
 };
-use report::{Places, ReportInput, ReportedLog, ReportedRun, RoundValues};
+use report::{ReportInput, ReportedLog, ReportedRun, RoundValues, RunLocations};
 use verdict::{Judgement, Standard, Stored};
 
 use crate::{Folded, RunIndex, RunIndexError};
@@ -29,7 +29,7 @@ pub struct RunReport {
     pub(crate) reading: Option<Reading>,
     logs: Vec<ParsedLog>,
     judged: Option<StoredVerdict>,
-    places: Places,
+    places: RunLocations,
     rounds: Vec<RoundValues>,
 }
 
@@ -99,7 +99,7 @@ impl RunIndex {
             }
             None => None,
         };
-        let places = Places {
+        let places = RunLocations {
             // In the cloud the ledger has a separate bucket.
             ledger: self.ledger.store().locate(&format!("ledger/{run}")),
             artefacts: artefacts.locate(&format!("artefacts/{run}")),
@@ -165,7 +165,7 @@ impl RunReport {
     }
 
     /// The requested check; `None` if the request names no check.
-    pub(crate) fn asked(&self) -> Option<CheckIndex> {
+    pub(crate) fn requested_check(&self) -> Option<CheckIndex> {
         self.check
     }
 
@@ -190,7 +190,7 @@ impl RunReport {
             run: Some(ReportedRun {
                 state: &self.state,
                 records: &self.records,
-                places: &self.places,
+                locations: &self.places,
                 rounds: &self.rounds,
                 check: self.check,
             }),

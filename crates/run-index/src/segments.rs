@@ -17,7 +17,8 @@ const FOLDER: &str = "view/2/";
 
 #[derive(Deserialize, Serialize)]
 struct IndexSegment {
-    lines: Vec<RunSummary>,
+    #[serde(rename = "lines")]
+    summaries: Vec<RunSummary>,
 }
 
 pub(crate) async fn read(store: &dyn Store) -> Result<Vec<RunSummary>, StoreError> {
@@ -27,22 +28,22 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Vec<RunSummary>, StoreErro
         Ok::<_, StoreError>((name, body))
     });
     let segments: Vec<_> = reads.buffer_unordered(ABREAST).try_collect().await?;
-    let mut lines = Vec::new();
+    let mut summaries = Vec::new();
     for (name, body) in segments {
         match serde_json::from_slice::<IndexSegment>(&body.unwrap_or_default()) {
-            Ok(segment) => lines.extend(segment.lines),
+            Ok(segment) => summaries.extend(segment.summaries),
             // No data is lost: the runs of the segment are folded again and stored in another segment.
             Err(error) => warn!("segment {name} is not used: {error}"),
         }
     }
-    Ok(lines)
+    Ok(summaries)
 }
 
 /// Stores the summaries of closed runs. A segment is named by its content, so that storing it twice has no
 /// effect.
-pub(crate) async fn keep(store: &dyn Store, mut lines: Vec<RunSummary>) -> Result<(), StoreError> {
-    lines.sort_by(|a, b| a.run.cmp(&b.run));
-    let Ok(body) = serde_json::to_vec(&IndexSegment { lines }) else { return Ok(()) };
+pub(crate) async fn keep(store: &dyn Store, mut summaries: Vec<RunSummary>) -> Result<(), StoreError> {
+    summaries.sort_by(|a, b| a.run.cmp(&b.run));
+    let Ok(body) = serde_json::to_vec(&IndexSegment { summaries }) else { return Ok(()) };
     let digest = Digest::of(&body).sha256;
     let name = format!("{FOLDER}{}.json", digest.get(..16).unwrap_or(&digest));
     store.create(&name, Bytes::from(body)).await.map(drop)

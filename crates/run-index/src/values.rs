@@ -68,17 +68,17 @@ pub(crate) struct ValueCache {
 }
 
 impl RunIndex {
-    /// The values of judged runs. Missing values are read in the order of `lines`, and awaited for at most `patience`; the rest
+    /// The values of judged runs. Missing values are read in the order of `summaries`, and awaited for at most `patience`; the rest
     /// is read in the background.
     pub async fn values<'a>(
         self: &Arc<Self>,
-        lines: impl IntoIterator<Item = &'a RunSummary>,
+        summaries: impl IntoIterator<Item = &'a RunSummary>,
         patience: Span,
     ) -> KnownValues {
-        let wanted: Vec<_> = lines
+        let wanted: Vec<_> = summaries
             .into_iter()
-            .filter(|line| line.verdict.is_some())
-            .map(|line| (line.run.clone(), line.state == RunStatus::Closed))
+            .filter(|summary| summary.verdict.is_some())
+            .map(|summary| (summary.run.clone(), summary.state == RunStatus::Closed))
             .collect();
         let missing: Vec<_> = {
             let mut cache = self.values.lock().unwrap_or_else(PoisonError::into_inner);

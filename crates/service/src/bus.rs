@@ -63,7 +63,7 @@ pub trait DeadLetters: Send + Sync + 'static {
 /// again after a [`Disposition::Retry`].
 pub struct MemoryBus {
     clock: Arc<dyn Clock>,
-    parking: Arc<dyn DeadLetters>,
+    dead_letters: Arc<dyn DeadLetters>,
     subscribers: Mutex<BTreeMap<&'static str, Vec<Arc<dyn Handler>>>>,
     deliveries: Mutex<JoinSet<()>>,
     /// Number of deliveries in progress by the id of their event.
@@ -76,9 +76,9 @@ pub struct MemoryBus {
 pub type OnRetry = Arc<dyn Fn(&str, Duration, &str) + Send + Sync>;
 
 impl MemoryBus {
-    pub fn new(clock: Arc<dyn Clock>, parking: Arc<dyn DeadLetters>) -> Self {
+    pub fn new(clock: Arc<dyn Clock>, dead_letters: Arc<dyn DeadLetters>) -> Self {
         let (subscribers, deliveries, undelivered) = Default::default();
-        Self { clock, parking, subscribers, deliveries, undelivered, on_retry: None }
+        Self { clock, dead_letters, subscribers, deliveries, undelivered, on_retry: None }
     }
 
     /// Sets the function that is called before each redelivery.
@@ -136,7 +136,7 @@ impl Bus for MemoryBus {
             *counts(&undelivered).entry(id.clone()).or_default() += 1;
             let delivery = deliver(
                 Arc::clone(&self.clock),
-                Arc::clone(&self.parking),
+                Arc::clone(&self.dead_letters),
                 self.on_retry.clone(),
                 handler,
                 event.clone(),
@@ -169,7 +169,7 @@ const SLOWEST_RETRY: Duration = Duration::from_secs(10);
 
 async fn deliver(
     clock: Arc<dyn Clock>,
-    parking: Arc<dyn DeadLetters>,
+    dead_letters: Arc<dyn DeadLetters>,
     on_retry: Option<OnRetry>,
     handler: Arc<dyn Handler>,
     event: Event,
@@ -181,7 +181,7 @@ async fn deliver(
             Disposition::Retry(why) => why,
             Disposition::Park(why) => {
                 let raw = serde_json::to_vec(&event).unwrap_or_default();
-                match parking.park(event.id(), &why, &raw).await {
+                match dead_letters.park(event.id(), &why, &raw).await {
                     Ok(()) => return,
                     Err(why) => why,
                 }

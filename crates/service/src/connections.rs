@@ -31,7 +31,7 @@ use tracing::{debug, warn};
 mod body;
 mod stream;
 
-use body::{Deadline, RequestInProgress};
+use body::{DeadlineBody, RequestInProgress};
 use stream::Stream;
 
 /// Maximum size of a request head, and of a connection's buffer, bytes.
@@ -221,7 +221,7 @@ async fn answer(
     connection.set_idle(false);
     let finishing = RequestInProgress::new(connection);
     let (parts, body) = request.into_parts();
-    let (body, late) = Deadline::new(body, limit);
+    let (body, late) = DeadlineBody::new(body, limit);
     let answered = router.oneshot(Request::from_parts(parts, Body::new(body))).await;
     let response = if late.is_late() {
         let mut response = StatusCode::REQUEST_TIMEOUT.into_response();

@@ -31,7 +31,7 @@ impl Pollers {
         id: &CommandId,
         publisher: &Publisher,
         every: Span,
-        mut look: impl FnMut() -> F + Send + 'static,
+        mut poll: impl FnMut() -> F + Send + 'static,
     ) where
         F: Future<Output = Result<PollResult, PortError>> + Send,
     {
@@ -46,7 +46,7 @@ impl Pollers {
             loop {
                 publisher.clock().sleep(every).await;
                 // Boxed, so that a poller uses little memory between polls.
-                let answered = match Box::pin(look()).await {
+                let answered = match Box::pin(poll()).await {
                     Ok(PollResult::Running) => continue,
                     Ok(PollResult::Ended(fact)) => publisher.answer(&id, Ok(Some(fact))).await,
                     Err(error) => publisher.answer(&id, Err(error)).await,

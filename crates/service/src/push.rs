@@ -50,7 +50,7 @@ pub enum Delivery {
 impl EventReceiver {
     /// Handles an event; parks an unreadable event with the reason. `raw` is the received body.
     pub async fn receive(&self, event: Result<Event, String>, raw: &[u8]) -> Delivery {
-        let began = Instant::now();
+        let started = Instant::now();
         let (id, event_type, why) = match event {
             Err(why) => (name_of(raw), "unreadable".to_owned(), why),
             Ok(event) => {
@@ -59,17 +59,17 @@ impl EventReceiver {
                 let handler = Arc::clone(&self.handler);
                 match tokio::spawn(async move { handler.handle(&event).await }).await {
                     Ok(Disposition::Done) => {
-                        processed(&event_type, "done", began.elapsed());
+                        processed(&event_type, "done", started.elapsed());
                         return Delivery::Acknowledged;
                     }
                     Ok(Disposition::Park(why)) => (id, event_type, why),
                     Ok(Disposition::Retry(why)) => {
-                        processed(&event_type, "retried", began.elapsed());
+                        processed(&event_type, "retried", started.elapsed());
                         warn!(event.id = id, "the event was rejected and will be redelivered: {why}");
                         return Delivery::Refused;
                     }
                     Err(stopped) => {
-                        processed(&event_type, "broken", began.elapsed());
+                        processed(&event_type, "broken", started.elapsed());
                         error!(event.id = id, "the handler panicked: {stopped}");
                         return Delivery::Broken;
                     }
@@ -78,7 +78,7 @@ impl EventReceiver {
         };
         match self.dead_letters.park(&id, &why, raw).await {
             Ok(()) => {
-                processed(&event_type, "parked", began.elapsed());
+                processed(&event_type, "parked", started.elapsed());
                 Delivery::Acknowledged
             }
             Err(error) => {
@@ -90,7 +90,7 @@ impl EventReceiver {
 }
 
 pub(crate) async fn receive(
-    State(door): State<EventReceiver>,
+    State(receiver): State<EventReceiver>,
     caller: Option<Extension<Caller>>,
     pushed: Pushed,
 ) -> StatusCode {
@@ -104,7 +104,7 @@ pub(crate) async fn receive(
         );
         return StatusCode::FORBIDDEN;
     }
-    match door.receive(event, &raw).await {
+    match receiver.receive(event, &raw).await {
         Delivery::Acknowledged => StatusCode::NO_CONTENT,
         Delivery::Refused => StatusCode::SERVICE_UNAVAILABLE,
         Delivery::Broken => StatusCode::INTERNAL_SERVER_ERROR,

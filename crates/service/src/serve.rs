@@ -59,7 +59,7 @@ pub struct Service {
     pub takes: Vec<&'static str>,
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
-    pub parking: Arc<dyn DeadLetters>,
+    pub dead_letters: Arc<dyn DeadLetters>,
     /// Tasks that a scheduler starts at `/chores/{name}`.
     pub periodic_tasks: Vec<Arc<dyn PeriodicTask>>,
     /// Authenticates callers; `None`: every caller is admitted without a name.
@@ -116,7 +116,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         revision,
         takes,
         handler,
-        parking,
+        dead_letters,
         periodic_tasks,
         authenticator,
         telemetry,
@@ -143,7 +143,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
     };
     let mut receivers = Router::new();
     for (path, handler) in [("/", handler)].into_iter().chain(routes.events) {
-        let receiver = EventReceiver { handler, dead_letters: Arc::clone(&parking) };
+        let receiver = EventReceiver { handler, dead_letters: Arc::clone(&dead_letters) };
         receivers = receivers.merge(Router::new().route(path, post(receive)).with_state(receiver));
     }
     receivers

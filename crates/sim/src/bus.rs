@@ -10,7 +10,7 @@ use std::{
 use cloudevents::{AttributesReader, Event};
 use events::{Content, Message};
 use futures::future::{Either, select};
-use model::{Fact, Verdict, planted};
+use model::{Fact, Verdict, failpoint_is_active};
 use service::{Bus, BusError, Disposition};
 use tokio::sync::oneshot;
 
@@ -69,16 +69,16 @@ fn begins_something(event: &Event) -> bool {
 
 /// The event as changed by a planted bug of the publisher.
 fn bugs(event: Event) -> Option<Event> {
-    if planted("end_is_not_told") && event.ty() == "dev.burnin.run.closed.v1" {
+    if failpoint_is_active("end_is_not_told") && event.ty() == "dev.burnin.run.closed.v1" {
         return None;
     }
     let message = Message::from_event(&event).ok()?;
     Some(match message.content {
-        Content::Command(mut command) if planted("random_in_a_command_id") => {
+        Content::Command(mut command) if failpoint_is_active("random_in_a_command_id") => {
             command.id.attempt = command.id.attempt.next();
             Message::command("conductor", *command).to_event()
         }
-        Content::Fact(Fact::VerdictReached(mut reached)) if planted("everything_passes") => {
+        Content::Fact(Fact::VerdictReached(mut reached)) if failpoint_is_active("everything_passes") => {
             reached.verdict = Verdict::Pass;
             let fact = Fact::VerdictReached(reached);
             Message::fact("judge", message.run, message.attempt, fact).to_event()
@@ -144,9 +144,9 @@ impl<F: Future + Unpin> Future for Timed<F> {
     type Output = (F::Output, Duration);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let began = Instant::now();
+        let started = Instant::now();
         let polled = Pin::new(&mut self.work).poll(context);
-        self.spent += began.elapsed();
+        self.spent += started.elapsed();
         polled.map(|output| (output, self.spent))
     }
 }
@@ -162,8 +162,9 @@ pub async fn carry(roster: Arc<RunningProcesses>, event: Arc<Event>, group: Grou
                 format!("delivers {} to {service}", event.ty().trim_start_matches("dev.burnin."))
             });
             let (sender, receiver) = oneshot::channel();
-            let (at, delivered, parking) = (Arc::clone(&world), Arc::clone(&event), roster.parking(service));
-            let early = planted("ack_before_handling");
+            let (at, delivered, dead_letters) =
+                (Arc::clone(&world), Arc::clone(&event), roster.dead_letters(service));
+            let early = failpoint_is_active("ack_before_handling");
             if early {
                 world.inner().note(service, ExternalEvent::Acked { by: service, event: Arc::clone(&event) });
             }
@@ -175,7 +176,7 @@ pub async fn carry(roster: Arc<RunningProcesses>, event: Arc<Event>, group: Grou
                 }
                 let acked = match answer {
                     Disposition::Done => Some(ExternalEvent::Acked { by: service, event: delivered }),
-                    Disposition::Retry(why) if planted("ack_on_retry") => {
+                    Disposition::Retry(why) if failpoint_is_active("ack_on_retry") => {
                         at.inner().trace(service, || format!("swallows: {why}"));
                         Some(ExternalEvent::Acked { by: service, event: delivered })
                     }
@@ -185,7 +186,7 @@ pub async fn carry(roster: Arc<RunningProcesses>, event: Arc<Event>, group: Grou
                     }
                     Disposition::Park(why) => {
                         let raw = serde_json::to_vec(&*delivered).unwrap_or_default();
-                        let parked = parking.park(delivered.id(), &why, &raw).await;
+                        let parked = dead_letters.park(delivered.id(), &why, &raw).await;
                         parked.ok().map(|()| ExternalEvent::Parked { by: service, event: delivered })
                     }
                 };

@@ -5,10 +5,10 @@
 
 use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
-use crate::{Scenario, SimOutcome, process::EffectMoment, run};
+use crate::{Scenario, SimOutcome, process::CrashPhase, run};
 
 /// Number of a call, and whether the process is killed before or after its effect.
-pub type CrashPoint = (u64, EffectMoment);
+pub type CrashPoint = (u64, CrashPhase);
 
 #[derive(Default)]
 pub struct CrashSummary {
@@ -20,7 +20,7 @@ pub struct CrashSummary {
 }
 
 fn points(calls: impl IntoIterator<Item = u64>) -> Vec<CrashPoint> {
-    calls.into_iter().flat_map(|call| [(call, EffectMoment::Before), (call, EffectMoment::After)]).collect()
+    calls.into_iter().flat_map(|call| [(call, CrashPhase::Before), (call, CrashPhase::After)]).collect()
 }
 
 fn dying(at: &[CrashPoint]) -> SimOutcome {
@@ -85,14 +85,14 @@ pub fn pairs(jobs: usize) -> CrashSummary {
 
 /// Prints the results. Returns a failure if a crash led to a violation: every run must complete and pass.
 pub fn report(with_pairs: bool, jobs: usize) -> ExitCode {
-    let began = Instant::now();
+    let started = Instant::now();
     let mut all = vec![("single crashes", singles())];
     if with_pairs {
         all.push(("pairs of crashes", pairs(jobs)));
     }
     let mut harm = 0;
     for (what, summary) in all {
-        println!("{}: {} {what}, {} passed", began.elapsed().as_secs(), summary.runs, summary.passed);
+        println!("{}: {} {what}, {} passed", started.elapsed().as_secs(), summary.runs, summary.passed);
         harm += summary.failed.len();
         for (at, why) in summary.failed.iter().take(10) {
             println!("  {at:?}: {why}");

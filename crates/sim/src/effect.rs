@@ -7,7 +7,7 @@ use service::{Clock, Spawn, spawn::Work};
 
 use crate::{
     Fault,
-    process::{EffectMoment, SimService},
+    process::{CrashPhase, SimService},
     world::{START, SimWorld, WorldState},
 };
 
@@ -71,10 +71,10 @@ impl Effects {
             if can_fail && kind != EffectKind::Read && inner.heals_at == START && inner.busy.is_none() {
                 inner.effects.push(call); // used only by enumerations of crashes, which have no other faults
             }
-            let dies = |inner: &mut WorldState, moment, fault| {
-                can_fail && (inner.crash_at.contains(&(call, moment)) || inner.occurs(fault))
+            let dies = |inner: &mut WorldState, phase, fault| {
+                can_fail && (inner.crash_at.contains(&(call, phase)) || inner.occurs(fault))
             };
-            if dies(inner, EffectMoment::Before, Fault::CrashBefore) {
+            if dies(inner, CrashPhase::Before, Fault::CrashBefore) {
                 inner.trace(self.service, || format!("before: {}", what()));
                 inner.kill(self.service);
                 None
@@ -84,7 +84,7 @@ impl Effects {
             } else {
                 inner.trace(self.service, &what);
                 let value = effect(inner);
-                let crashes = dies(inner, EffectMoment::After, Fault::CrashAfter);
+                let crashes = dies(inner, CrashPhase::After, Fault::CrashAfter);
                 if crashes {
                     inner.kill(self.service);
                 }

@@ -1,19 +1,19 @@
-//! Bugs that the simulator must catch. Each is planted by a hook that is `false` unless the feature `planted`
-//! is on: most hooks are outside, around a port, the bus or the store; the others are single lines in the real code.
+//! Bugs that the simulator must catch. Each has a failpoint, a call of [`model::failpoint_is_active`]: most are around a port, the bus or
+//! the store of the simulator; the others are single lines in the real code.
 
 /// A bug and its description.
-pub struct Planted {
+pub struct Failpoint {
     /// Name by which the code asks whether the bug is on.
     pub name: &'static str,
     /// Effect of the bug.
     pub what: &'static str,
 }
 
-const fn bug(name: &'static str, what: &'static str) -> Planted {
-    Planted { name, what }
+const fn bug(name: &'static str, what: &'static str) -> Failpoint {
+    Failpoint { name, what }
 }
 
-pub const ALL: &[Planted] = &[
+pub const ALL: &[Failpoint] = &[
     bug("ack_before_handling", "an event is acknowledged before its handler completes"),
     bug("ack_on_retry", "an event that must be redelivered is acknowledged"),
     bug("park_without_keeping", "unreadable events are not parked"),
@@ -75,13 +75,13 @@ pub const ALL: &[Planted] = &[
 
 #[cfg(debug_assertions)]
 mod search {
-    use super::Planted;
+    use super::Failpoint;
     use crate::{Scenario, run};
 
     /// The first seed that catches a bug, and the violated invariant. Without a planted bug no seed has violations, so the bug causes every
     /// violation.
-    pub fn search(bug: &Planted, seeds: u64) -> Option<(u64, &'static str)> {
-        model::plant(bug.name);
+    pub fn search(bug: &Failpoint, seeds: u64) -> Option<(u64, &'static str)> {
+        model::activate_failpoint(bug.name);
         let caught = (0..seeds).find_map(|seed| {
             let outcome = run(Scenario::of(seed));
             if let Some(violation) = outcome.violations.first() {
@@ -91,7 +91,7 @@ mod search {
             let again = || run(Scenario::of(seed)).digest != outcome.digest;
             (bug.name == "real_clock" && again()).then_some((seed, "I11 same seed, same history"))
         });
-        model::plant("");
+        model::activate_failpoint("");
         caught
     }
 }

@@ -11,7 +11,7 @@ use conductor::{Conductor, WakeSettings};
 use judge::Judge;
 use ledger::{Artefacts, Ledger, Store};
 use loader::Loader;
-use model::{Span, planted};
+use model::{Span, failpoint_is_active};
 use provisioner::Provisioner;
 use service::{Bus, Clock, Handler, Spawn, SystemClock, Worker, WorkerHandler};
 
@@ -108,10 +108,11 @@ impl Fleet {
         let world = Arc::clone(&self.world);
         self.world.spawn(effects.service, async move {
             let clusters = SimClusters(effects.clone());
-            let grace = if planted("sweep_without_grace") { Span::from_secs(0) } else { SWEEP_GRACE };
+            let grace =
+                if failpoint_is_active("sweep_without_grace") { Span::from_secs(0) } else { SWEEP_GRACE };
             loop {
                 effects.sleep(SWEEP).await;
-                if planted("no_sweep") {
+                if failpoint_is_active("no_sweep") {
                     continue;
                 }
                 if let Err(error) = provisioner::sweep(&clusters, grace, true).await {
@@ -134,12 +135,16 @@ impl Fleet {
         let nonces = move || {
             let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
             *written += 1;
-            if planted("forget_the_nonce") { "n".to_owned() } else { format!("{number}-{life}-{written}") }
+            if failpoint_is_active("forget_the_nonce") {
+                "n".to_owned()
+            } else {
+                format!("{number}-{life}-{written}")
+            }
         };
         let ledger = Ledger::new(self.roster.store(effects.service), Arc::new(nonces));
         let clock: Arc<dyn Clock> =
-            if planted("real_clock") { Arc::new(SystemClock) } else { Arc::new(effects.clone()) };
-        let resend = if planted("never_send_again") { Span::from_secs(1 << 40) } else { resend };
+            if failpoint_is_active("real_clock") { Arc::new(SystemClock) } else { Arc::new(effects.clone()) };
+        let resend = if failpoint_is_active("never_send_again") { Span::from_secs(1 << 40) } else { resend };
         let conductor = Arc::new(Conductor::new(
             ledger,
             bus,
@@ -147,7 +152,7 @@ impl Fleet {
             WakeSettings { resend, refresh: Span::default() },
             None,
         ));
-        if !planted("no_tick") {
+        if !failpoint_is_active("no_tick") {
             let (ticking, world) = (Arc::clone(&conductor), Arc::clone(&self.world));
             self.world.spawn(effects.service, async move {
                 loop {

@@ -62,7 +62,7 @@ pub async fn fail_process(
             let effects = Effects { world: Arc::clone(&world), service: SimService::Outside };
             let bus = SimBus::new(effects, fleet.roster());
             let number = world.inner().random.number();
-            for event in poison(number) {
+            for event in invalid_events(number) {
                 bus.publish(event).await.ok(); // the loss of an invalid event is harmless
             }
         }
@@ -70,7 +70,7 @@ pub async fn fail_process(
 }
 
 /// Invalid events of known types.
-fn poison(number: u64) -> Vec<Event> {
+fn invalid_events(number: u64) -> Vec<Event> {
     let event = |event_type: &str, subject: &str, data: serde_json::Value| {
         EventBuilderV10::new()
             .id(format!("poison-{number}-{}", subject.len()))

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
             }
         }
         #[cfg(debug_assertions)]
-        SimCommand::Planted { seeds, only, jobs } => planted(seeds, only.as_deref(), jobs),
+        SimCommand::Planted { seeds, only, jobs } => run_failpoints(seeds, only.as_deref(), jobs),
         SimCommand::Replay { seed, step } => replay(seed, step),
     }
 }
@@ -112,7 +112,7 @@ fn replay(seed: u64, step: bool) -> ExitCode {
 }
 
 #[cfg(debug_assertions)]
-fn planted(seeds: u64, only: Option<&str>, jobs: usize) -> ExitCode {
+fn run_failpoints(seeds: u64, only: Option<&str>, jobs: usize) -> ExitCode {
     use std::{
         sync::atomic::{AtomicUsize, Ordering},
         thread,

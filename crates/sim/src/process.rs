@@ -55,7 +55,7 @@ impl fmt::Display for SimService {
 
 /// Time at which a process is killed, relative to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EffectMoment {
+pub enum CrashPhase {
     /// Before the effect of the call.
     Before,
     /// After the effect of the call, before the caller receives the result.

@@ -10,7 +10,7 @@ use builder::Builder;
 use judge::Judge;
 use ledger::Store;
 use loader::Loader;
-use model::planted;
+use model::failpoint_is_active;
 use provisioner::Provisioner;
 use service::{DeadLetters, Handler, StoredDeadLetters};
 
@@ -36,7 +36,7 @@ impl Group {
 
     fn takes(self, event_type: &str) -> bool {
         match self {
-            Self::Conductors => conductor::takes().contains(&event_type),
+            Self::Conductors => conductor::handled_events().contains(&event_type),
             Self::Worker(SimService::Builder) => Builder::TAKES.contains(&event_type),
             Self::Worker(SimService::Provisioner) => Provisioner::TAKES.contains(&event_type),
             Self::Worker(SimService::Agent) => Agent::TAKES.contains(&event_type),
@@ -87,8 +87,8 @@ impl RunningProcesses {
     }
 
     /// Dead letters of a process.
-    pub fn parking(&self, service: SimService) -> Arc<dyn DeadLetters> {
-        if planted("park_without_keeping") {
+    pub fn dead_letters(&self, service: SimService) -> Arc<dyn DeadLetters> {
+        if failpoint_is_active("park_without_keeping") {
             return Arc::new(DiscardedDeadLetters);
         }
         let effects = self.effects(service);
@@ -96,7 +96,7 @@ impl RunningProcesses {
     }
 
     /// Ends a process. Returns `false` if it was not running.
-    pub fn gone(&self, service: SimService) -> bool {
+    pub fn take_ended(&self, service: SimService) -> bool {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&service).is_some()
     }
 
@@ -115,7 +115,7 @@ impl RunningProcesses {
     }
 }
 
-/// Dead letters of a planted bug: every event is accepted and none is stored.
+/// Dead letters of a failpoint: every event is accepted and none is stored.
 struct DiscardedDeadLetters;
 
 #[async_trait::async_trait]

@@ -4,7 +4,7 @@ use model::{RunId, Span, Workflow};
 
 use crate::{
     Fault, Faults, SeededRandom,
-    process::{EffectMoment, SimService},
+    process::{CrashPhase, SimService},
     workload,
     world::START,
 };
@@ -56,7 +56,7 @@ pub struct Scenario {
     /// Resend interval of commands.
     pub resend: Span,
     /// Calls that kill their process.
-    pub crash_at: Vec<(u64, EffectMoment)>,
+    pub crash_at: Vec<(u64, CrashPhase)>,
     /// Whether the trace is kept as text.
     pub traced: bool,
 }

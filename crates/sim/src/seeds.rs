@@ -72,7 +72,7 @@ impl SeedSummary {
 
 /// Runs seeds on this number of threads. Each seed has its own world and thread.
 pub fn many(from: u64, count: u64, jobs: u64) -> SeedSummary {
-    let began = Instant::now();
+    let started = Instant::now();
     let jobs = jobs.max(1);
     let share = |job: u64| {
         let mut summary = SeedSummary::default();
@@ -91,7 +91,7 @@ pub fn many(from: u64, count: u64, jobs: u64) -> SeedSummary {
             }
         }
     });
-    whole.took = began.elapsed().as_secs_f64();
+    whole.took = started.elapsed().as_secs_f64();
     whole
 }
 

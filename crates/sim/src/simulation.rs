@@ -101,7 +101,7 @@ impl Simulation {
         }
         let executor = Executor::new(Arc::clone(&world));
         let simulation = Self { scenario, world, bucket, fleet, executor };
-        simulation.scenario.asked.iter().for_each(|requested| simulation.ask(requested));
+        simulation.scenario.asked.iter().for_each(|requested| simulation.request(requested));
         for (after, service, process_fault) in simulation.scenario.process_faults.clone() {
             let (fleet, resend) = (Arc::clone(&simulation.fleet), simulation.scenario.resend);
             simulation
@@ -112,8 +112,8 @@ impl Simulation {
     }
 
     /// Requests a run, and possibly its cancellation. Retries until the bus accepts both.
-    pub fn ask(&self, requested: &RequestedRun) {
-        let say = |after: i64, fact: Fact| {
+    pub fn request(&self, requested: &RequestedRun) {
+        let publish = |after: i64, fact: Fact| {
             let effects = Effects { world: Arc::clone(&self.world), service: SimService::Outside };
             let bus = SimBus::new(effects, self.fleet.roster());
             let message = Message::fact("cli", requested.run.clone(), Attempt::FIRST, fact);
@@ -127,11 +127,11 @@ impl Simulation {
                 world.inner().in_flight -= 1;
             });
         };
-        say(requested.after, workload::requested(requested.workflow.clone()));
+        publish(requested.after, workload::requested(requested.workflow.clone()));
         if let Some(after) = requested.cancelled_after {
             let by = "alice".to_owned();
             let cancel = CancelRequested { by, reason: "no longer needed".to_owned() };
-            say(requested.after + after, Fact::CancelRequested(cancel));
+            publish(requested.after + after, Fact::CancelRequested(cancel));
             let inner = &mut *self.world.inner();
             inner.faults.occurs(Fault::Cancel, &mut inner.random);
         }
@@ -144,7 +144,7 @@ impl Simulation {
         let died = self.world.inner().take_died();
         for service in died {
             // A process that has already ended restarts only once.
-            if !self.fleet.roster().gone(service) {
+            if !self.fleet.roster().take_ended(service) {
                 continue;
             }
             let (world, fleet) = (Arc::clone(&self.world), Arc::clone(&self.fleet));
@@ -159,7 +159,7 @@ impl Simulation {
     }
 
     /// Runs until no work is pending or in progress, and no resource costs money.
-    pub fn settle(&mut self) -> bool {
+    pub fn run_until_idle(&mut self) -> bool {
         loop {
             for _ in 0..64 {
                 if !self.step() {
@@ -177,7 +177,7 @@ impl Simulation {
     }
 
     /// Runs for this number of steps, or until idle; returns whether it is idle.
-    pub fn settle_for(&mut self, steps: usize) -> bool {
+    pub fn run_steps(&mut self, steps: usize) -> bool {
         (0..steps).any(|_| !self.step()) || self.quiet()
     }
 
@@ -188,7 +188,7 @@ impl Simulation {
 
     /// Records of the only run, after the simulation has become idle.
     pub fn records(mut self) -> Vec<Record> {
-        self.settle();
+        self.run_until_idle();
         let name = |seq: u64| format!("ledger/sim-0/{seq:010}.json");
         let body = |seq| at_once(self.bucket.read(&name(seq))).ok().flatten();
         (1..).map_while(|seq| serde_json::from_slice(&body(seq)?).ok()).collect()
@@ -204,7 +204,7 @@ impl Simulation {
 
     fn finish(&mut self) {
         let mut replays = self.scenario.faults.rate(Fault::Replay) > 0;
-        while self.settle() && replays {
+        while self.run_until_idle() && replays {
             replays = false;
             self.replay();
         }

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 use futures::FutureExt;
 use ledger::{Creation, Digest, ObjectReader, Store, StoreError};
-use model::{Record, RecordEntry, planted};
+use model::{Record, RecordEntry, failpoint_is_active};
 use tokio::io::AsyncReadExt;
 
 use crate::{
@@ -93,7 +93,7 @@ impl Store for SimStore {
             return broken("read the body of", name);
         }
         let digest = Digest::of(&bytes);
-        if planted("bytes_are_lost") && self.effects.world.inner().random.once_in(8) {
+        if failpoint_is_active("bytes_are_lost") && self.effects.world.inner().random.once_in(8) {
             return Ok((Creation::Created, digest));
         }
         Ok((self.create(name, bytes.into()).await?, digest))

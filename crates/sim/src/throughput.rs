@@ -59,11 +59,11 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let (mut most, mut most_resident, mut open) = (0, 0, 0);
     for number in 0..runs {
         let next = simulation.world.inner().now + APART;
-        simulation.ask(&RequestedRun::at_start(number));
+        simulation.request(&RequestedRun::at_start(number));
         while simulation.world.inner().now < next && simulation.step() {}
     }
     loop {
-        let quiet = simulation.settle_for(20_000);
+        let quiet = simulation.run_steps(20_000);
         most = most.max(heap());
         most_resident = most_resident.max(resident());
         open = open.max(at_once(bucket.list("open/")).map_or(0, |names| names.len()));

@@ -42,7 +42,7 @@ pub fn whole() -> Workflow {
         name: "sim".to_owned(),
         description: String::new(),
         image: Some(build()),
-        cluster: Some(ClusterSpec::Rent(System::processes(2))),
+        cluster: Some(ClusterSpec::Provisioned(System::processes(2))),
         checks: Vec::new(),
         excluded: Default::default(),
         soak: None,
@@ -93,7 +93,7 @@ pub fn any(random: &mut SeededRandom) -> Workflow {
         (&mut workflow.cluster, &mut workflow.benchmark, random.once_in(2))
     {
         // With two nodes no pair can identify the bad one.
-        if let ClusterSpec::Rent(system) = cluster {
+        if let ClusterSpec::Provisioned(system) = cluster {
             *system = System::processes(3 + u32::try_from(random.below(4)).unwrap_or(0));
         }
         // Some workflows use an existing cluster: it is never deleted, so a late pair can start there.
@@ -128,7 +128,7 @@ fn split(workflow: &mut Workflow, random: &mut SeededRandom) {
         let limit = random.once_in(4).then(|| Span::from_secs(600));
         workflow.checks.push(Check { name: name.to_owned(), benchmark: benchmark.clone(), needs, limit });
     }
-    if let Some(ClusterSpec::Rent(system)) = &workflow.cluster {
+    if let Some(ClusterSpec::Provisioned(system)) = &workflow.cluster {
         // Draw the budget from a copy of the generator, so that the seeds of workflows without a budget keep their decisions.
         workflow.cost = cost(system.nodes(), &mut random.clone());
     }
@@ -199,13 +199,13 @@ fn log(workload: &Workload, ranks: u32, job: &str, slow: bool) -> String {
 
 /// End of a benchmark's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
+pub enum OutputEnd {
     /// Complete.
-    Whole,
+    Complete,
     /// Truncated.
-    Short,
+    Truncated,
     /// Truncated, and followed by an error message.
-    Badly,
+    WithError,
 }
 
 /// Parameters of a benchmark's output, before it is rendered.
@@ -215,17 +215,17 @@ pub struct RankOutput {
     pub ranks: u32,
     /// Whether one of its nodes is slow.
     pub slow: bool,
-    pub ends: Ends,
+    pub end: OutputEnd,
 }
 
 impl RankOutput {
     /// The full output of the job with this name.
     pub fn text(&self, job: &str) -> String {
         let mut text = log(&self.workload, self.ranks, job, self.slow);
-        if self.ends != Ends::Whole {
+        if self.end != OutputEnd::Complete {
             text.truncate(text.find("# Out of bounds").unwrap_or(text.len()));
         }
-        if self.ends == Ends::Badly {
+        if self.end == OutputEnd::WithError {
             text.push_str("node-0: Test NCCL failure all_reduce.cu:44 'unhandled system error'\n");
         }
         text

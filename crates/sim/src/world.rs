@@ -14,7 +14,7 @@ use crate::{
     cloud::state::Clouds,
     faults::{Fault, Faults},
     history::ExternalEvent,
-    process::{EffectMoment, ProcessState, SimService},
+    process::{CrashPhase, ProcessState, SimService},
     rng::SeededRandom,
 };
 
@@ -49,7 +49,7 @@ pub struct WorldState {
     /// measured, no history is kept, because it would use most of the memory.
     pub busy: Option<Vec<u32>>,
     /// Calls that kill their process, for enumerations of crashes.
-    pub crash_at: Vec<(u64, EffectMoment)>,
+    pub crash_at: Vec<(u64, CrashPhase)>,
     /// Number of unacknowledged deliveries.
     pub in_flight: u64,
     trace: Option<Vec<String>>,
@@ -123,11 +123,11 @@ impl WorldState {
     }
 
     /// Adds an event to the trace, and to the history unless a throughput is measured.
-    pub fn note(&mut self, service: SimService, happening: ExternalEvent) {
-        self.trace(service, || happening.to_string());
-        self.published += usize::from(matches!(happening, ExternalEvent::Published { .. }));
+    pub fn note(&mut self, service: SimService, event: ExternalEvent) {
+        self.trace(service, || event.to_string());
+        self.published += usize::from(matches!(event, ExternalEvent::Published { .. }));
         if self.busy.is_none() {
-            self.history.push((self.now, happening));
+            self.history.push((self.now, event));
         }
     }
 

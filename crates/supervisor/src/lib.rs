@@ -28,7 +28,7 @@ pub use cluster::{ClusterFolder, ClusterState};
 pub use cluster_request::ClusterRequest;
 pub use job::{JobFolder, JobRequest, JobState};
 pub use node::serve;
-pub use program_output::{ProgramOutput, ask};
+pub use program_output::{ProgramOutput, run_program};
 pub use role::role;
 
 use std::{

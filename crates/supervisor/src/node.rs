@@ -50,7 +50,7 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
     // Without its folder the cluster can no longer be accessed or deleted.
     let wanted = || folder.join("cluster.json").exists() && !folder.join("deleted.json").exists();
     while went.is_ok() && wanted() && now() < cluster.expires_at {
-        went = node.look_around();
+        went = node.check_jobs();
         thread::sleep(LOOK);
     }
     // End the processes even after an error, because no other process ends them once the node has ended.
@@ -78,7 +78,7 @@ struct Process {
 }
 
 impl NodeProcess {
-    fn look_around(&mut self) -> io::Result<()> {
+    fn check_jobs(&mut self) -> io::Result<()> {
         for job in JobFolder::at(&self.folder).names()? {
             let folder = self.folder.join("jobs").join(&job);
             if let Some(process) = self.running.get_mut(&job) {
@@ -144,7 +144,7 @@ impl NodeProcess {
             .envs(std::env::vars_os().filter(|(name, _)| passes(&name.to_string_lossy())))
             .envs(&request.env)
             .env(process::MARK, &self.folder)
-            .env(process::NODE_MARK, self.place())
+            .env(process::NODE_MARK, self.state_folder())
             .env("BURNIN_NODE_NAME", &self.name)
             .env("BURNIN_RANK", rank.to_string())
             .env("BURNIN_RANKS", ranks.to_string())
@@ -180,10 +180,10 @@ impl NodeProcess {
             drop(process.child.wait()); // the process has ended, or cannot be killed
         }
         // Processes of this job and of earlier jobs may have left their group.
-        process::end_marked(process::NODE_MARK, &self.place());
+        process::end_marked(process::NODE_MARK, &self.state_folder());
     }
 
-    fn place(&self) -> PathBuf {
+    fn state_folder(&self) -> PathBuf {
         self.folder.join("nodes").join(&self.name)
     }
 }

@@ -21,7 +21,11 @@ const KEPT: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "SLURM_CONF"
 ///
 /// # Errors
 /// Returns an error if the program cannot be started, or if it exceeds the limit and is killed.
-pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> io::Result<ProgramOutput> {
+pub async fn run_program(
+    argv: &[String],
+    env: &[(&str, OsString)],
+    limit: Duration,
+) -> io::Result<ProgramOutput> {
     let (program, arguments) =
         argv.split_first().ok_or_else(|| io::Error::other("the command line is empty"))?;
     let mut command = Command::new(program);
@@ -55,7 +59,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_environment_contains_only_permitted_variables() {
-        let answer = ask(&argv(&["env"]), &[("A", "x y".into())], Duration::from_secs(20)).await.unwrap();
+        let answer =
+            run_program(&argv(&["env"]), &[("A", "x y".into())], Duration::from_secs(20)).await.unwrap();
         assert!(answer.good && answer.stdout.lines().any(|line| line == "A=x y"), "{answer:?}");
         let foreign =
             |line: &str| !line.starts_with("A=") && !KEPT.contains(&line.split('=').next().unwrap());
@@ -64,11 +69,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_timeout_and_a_missing_program_are_errors() {
-        let late = ask(&argv(&["sleep", "60"]), &[], Duration::from_millis(50)).await.unwrap_err();
+        let late = run_program(&argv(&["sleep", "60"]), &[], Duration::from_millis(50)).await.unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
-        let missing = ask(&argv(&["no-such-program"]), &[], Duration::from_secs(5)).await.unwrap_err();
+        let missing =
+            run_program(&argv(&["no-such-program"]), &[], Duration::from_secs(5)).await.unwrap_err();
         assert!(missing.to_string().starts_with("no-such-program: "), "{missing}");
-        let silent = ask(&argv(&["false"]), &[], Duration::from_secs(20)).await.unwrap();
+        let silent = run_program(&argv(&["false"]), &[], Duration::from_secs(20)).await.unwrap();
         assert!(!silent.good && silent.stderr.contains("exit status: 1"), "{silent:?}");
     }
 }

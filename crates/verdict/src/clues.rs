@@ -285,7 +285,7 @@ impl<R: Read> ClueReader<R> {
         self.clues
     }
 
-    fn listen(&mut self, mut bytes: &[u8]) {
+    fn scan(&mut self, mut bytes: &[u8]) {
         if !self.begun.is_empty() {
             let Some(end) = memchr(b'\n', bytes) else { return self.begin(bytes) };
             self.begin(&bytes[..end]);
@@ -324,7 +324,7 @@ impl<R: Read> ClueReader<R> {
 impl<R: Read> Read for ClueReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.log.read(buffer)?;
-        self.listen(&buffer[..count]);
+        self.scan(&buffer[..count]);
         Ok(count)
     }
 }

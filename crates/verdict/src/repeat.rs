@@ -69,7 +69,7 @@ pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
 /// with at most a fifth left out. Faster later runs replace them: a cluster that was slow initially is not
 /// healthy if it becomes slow again.
 #[must_use]
-pub fn stretch(levels: &[RepeatLevel], fewest: usize, most: usize) -> Option<Range<usize>> {
+pub fn learned_range(levels: &[RepeatLevel], fewest: usize, most: usize) -> Option<Range<usize>> {
     let mut best: Option<(Range<usize>, f64)> = None;
     for start in 0..levels.len() {
         let longest = levels.len().min(start + most);

@@ -25,18 +25,18 @@
 //! The callers settle the batches, and any number of callers may do so concurrently. If a caller stops at any point,
 //! the next caller continues.
 
+mod batch_loader;
 mod batches;
 mod client;
 mod fit;
 mod load_store;
 mod read;
-mod settle;
 
 use std::{sync::Arc, time::Duration};
 
 use ledger::Store;
 
-use self::{batches::Batches, client::BigQueryClient, load_store::LoadStore, settle::Settling};
+use self::{batch_loader::BatchLoader, batches::Batches, client::BigQueryClient, load_store::LoadStore};
 use crate::{
     Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, PastQuery, PastRun, VerdictRow,
     Warehouse,
@@ -58,7 +58,7 @@ pub struct BigQueryOptions {
     /// Pause before a failed job is retried; it doubles with each attempt, up to ten minutes.
     pub again: Duration,
     /// Poll interval of a job; it grows with each poll, up to eightfold.
-    pub look: Duration,
+    pub poll_interval: Duration,
 }
 
 impl Default for BigQueryOptions {
@@ -71,7 +71,7 @@ impl Default for BigQueryOptions {
             every: Duration::from_secs(60),
             most: 500,
             again: Duration::from_secs(5),
-            look: Duration::from_millis(500),
+            poll_interval: Duration::from_millis(500),
         }
     }
 }
@@ -81,7 +81,7 @@ pub struct BigQuery {
     client: BigQueryClient,
     load_store: LoadStore,
     batches: Batches,
-    settling: Settling,
+    settling: BatchLoader,
     options: BigQueryOptions,
 }
 
@@ -101,7 +101,7 @@ impl BigQuery {
             client,
             load_store: load_store.clone(),
             batches: Batches::new(load_store, options.clone()),
-            settling: Settling::default(),
+            settling: BatchLoader::default(),
             options,
         }
     }
@@ -109,9 +109,9 @@ impl BigQuery {
     async fn load_until_final(&self, id: &str, load: &Load) -> Result<u64, Error> {
         load_store::check(id)?;
         if let Some(end) = self.load_store.end(id).await? {
-            return end.of(self.load_store.note(id).await?.map_or(0, |note| note.rows));
+            return end.of(self.load_store.load(id).await?.map_or(0, |note| note.rows));
         }
-        let note = match self.load_store.note(id).await? {
+        let note = match self.load_store.load(id).await? {
             Some(note) => note,
             None => {
                 fit::check(load)?;
@@ -124,7 +124,7 @@ impl BigQuery {
             return Ok(note.rows);
         }
         let batch = self.batches.join(&note).await?;
-        self.settling.settle(&self.client, &self.load_store, &batch).await?;
+        self.settling.run_load_jobs(&self.client, &self.load_store, &batch).await?;
         match self.load_store.end(id).await? {
             Some(end) => end.of(note.rows),
             None => {

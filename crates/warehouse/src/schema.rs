@@ -90,7 +90,7 @@ pub enum ColumnType {
     /// Unicode text of any length.
     Text,
     /// A point in time, as RFC 3339.
-    Moment,
+    Timestamp,
 }
 
 impl ColumnType {
@@ -100,7 +100,7 @@ impl ColumnType {
             Self::Integer => "INTEGER",
             Self::Float => "FLOAT",
             Self::Text => "STRING",
-            Self::Moment => "TIMESTAMP",
+            Self::Timestamp => "TIMESTAMP",
         }
     }
 
@@ -109,7 +109,7 @@ impl ColumnType {
         match self {
             Self::Integer => "INTEGER",
             Self::Float => "REAL",
-            Self::Text | Self::Moment => "TEXT",
+            Self::Text | Self::Timestamp => "TEXT",
         }
     }
 }
@@ -148,7 +148,7 @@ fn kind(field: &Value) -> ColumnType {
         |field: &Value| field["$ref"].as_str().is_some_and(|name| name.ends_with("/Timestamp"));
     let variants = field["anyOf"].as_array().into_iter().flatten();
     match variants.chain([field]).any(names_moment) {
-        true => ColumnType::Moment,
+        true => ColumnType::Timestamp,
         false => ColumnType::Text,
     }
 }

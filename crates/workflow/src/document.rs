@@ -134,7 +134,7 @@ impl YamlDocument {
         let (file, position, mut excerpt) = match self.overridden_by(field) {
             Some(by) => (by.file.clone(), by.position, by.excerpt.clone()),
             None => {
-                let place = self.place(field);
+                let place = self.position(field);
                 // Only the name of an enclosing field is marked, because its value may span many lines.
                 let length = |place: &FieldPosition| {
                     if self.positions.contains_key(field) { length(place) } else { place.key }
@@ -176,7 +176,7 @@ impl YamlDocument {
     }
 
     /// Position of a field, or of the nearest enclosing one.
-    fn place(&self, field: &str) -> Option<FieldPosition> {
+    fn position(&self, field: &str) -> Option<FieldPosition> {
         let mut field = field;
         loop {
             if let Some(place) = self.positions.get(field) {

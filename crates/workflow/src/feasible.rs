@@ -49,7 +49,7 @@ pub fn findings(workflow: &Workflow) -> Vec<FeasibilityFinding> {
         found.ranks(system, workflow);
         found.locate(workflow, system);
     }
-    if let Some(ClusterSpec::Rent(system)) = &workflow.cluster {
+    if let Some(ClusterSpec::Provisioned(system)) = &workflow.cluster {
         found.lease(workflow);
         if let Some(cost) = &workflow.cost {
             found.budget(cost, workflow, system);
@@ -370,7 +370,7 @@ impl FeasibilityFindings {
     /// Deploy and destroy steps must have equal values.
     fn substitutions(&mut self, deployed: &Deployed) {
         let field = "cluster.rent.deployed";
-        for (name, deploy) in given(&deployed.deploy).chain(given(&deployed.destroy)) {
+        for (name, deploy) in substitutions(&deployed.deploy).chain(substitutions(&deployed.destroy)) {
             let (Some(one), Some(other)) =
                 (effective(&deployed.deploy, name), effective(&deployed.destroy, name))
             else {
@@ -402,7 +402,7 @@ impl FeasibilityFindings {
 }
 
 /// Substitutions that the workflow sets for a build.
-fn given(build: &BuildSpec) -> impl Iterator<Item = (&str, &str)> {
+fn substitutions(build: &BuildSpec) -> impl Iterator<Item = (&str, &str)> {
     build.substitutions.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 

@@ -145,7 +145,8 @@ fn default_revision() -> String {
 #[serde(rename_all = "snake_case")]
 pub enum ClusterFile {
     /// Provisioned for each run and released afterwards.
-    Rent(RentFile),
+    #[serde(rename = "rent")]
+    Provisioned(ProvisionFile),
     /// An existing cluster, left unchanged.
     Existing(ExistingFile),
 }
@@ -153,7 +154,7 @@ pub enum ClusterFile {
 /// A cluster to provision.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum RentFile {
+pub enum ProvisionFile {
     /// Processes on the agent's host, one per node.
     Processes {
         /// Number of nodes, 1 to 64. A host with GPUs is always one node with all its GPUs.

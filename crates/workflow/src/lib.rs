@@ -19,7 +19,7 @@ mod similar;
 pub use archive::SourceArchive;
 pub use document::YamlDocument;
 pub use file::{
-    BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SuiteFile,
+    BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, ProvisionFile, SuiteFile,
     SystemFile, WorkflowFile, WorkloadFile,
 };
 pub use problem::{Excerpt, FileProblem, FileProblems, Position};

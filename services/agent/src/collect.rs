@@ -14,7 +14,8 @@ use std::{
 use cluster_api::{Outputs, Scheduler, Written};
 use ledger::{ArtefactError, Artefacts, ArtifactOwner};
 use model::{
-    Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject, planted,
+    Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject,
+    failpoint_is_active,
 };
 use redact::Rules;
 use service::PortError;
@@ -85,10 +86,10 @@ impl Collector {
         let committed = match self.artefacts.committed(owner).await.map_err(artefact_error)? {
             Some(committed) => committed,
             None => {
-                if planted("manifest_first") {
+                if failpoint_is_active("manifest_first") {
                     self.artefacts.commit(owner, Vec::new()).await.map_err(artefact_error)?;
                 }
-                let mut taken = Taken::default();
+                let mut taken = CollectedFiles::default();
                 for (attempt, job) in jobs {
                     self.job(&OwnedJob { owner, cluster, attempt: *attempt, job }, &mut taken).await?;
                 }
@@ -105,7 +106,7 @@ impl Collector {
         })
     }
 
-    async fn job(&self, of: &OwnedJob<'_>, taken: &mut Taken) -> Result<(), PortError> {
+    async fn job(&self, of: &OwnedJob<'_>, taken: &mut CollectedFiles) -> Result<(), PortError> {
         let OwnedJob { cluster, job, .. } = *of;
         let listed = self.scheduler.outputs(cluster, job).await?;
         let mut room = RemainingLimits {
@@ -128,7 +129,7 @@ impl Collector {
             others.sort();
             others.dedup();
         }
-        taken.leave(of.attempt, others);
+        taken.leave_out(of.attempt, others);
         Ok(())
     }
 
@@ -138,16 +139,16 @@ impl Collector {
         files: &[Written],
         room: &mut RemainingLimits,
         seen: &mut BTreeMap<String, String>,
-        taken: &mut Taken,
+        taken: &mut CollectedFiles,
     ) -> Result<(), PortError> {
         for (number, written) in files.iter().enumerate() {
             let file = &written.name;
-            let Some(limit) = room.take(files.len() - number - 1, self.limits.file_bytes) else {
+            let Some(limit) = room.next_limit(files.len() - number - 1, self.limits.file_bytes) else {
                 let why = format!("the job wrote more than the maximum of {} files", self.limits.files);
-                taken.leave(of.attempt, [(file.clone(), why)]);
+                taken.leave_out(of.attempt, [(file.clone(), why)]);
                 continue;
             };
-            let name = room.names.give(file);
+            let name = room.names.assign(file);
             match self.file(of, file, &format!("{}/{name}", of.attempt), limit).await {
                 Ok(mut object) => {
                     room.bytes = room.bytes.saturating_sub(object.size_bytes);
@@ -158,7 +159,7 @@ impl Collector {
                     taken.objects.push(object);
                 }
                 Err(PortError::Permanent(why)) if why.code != "ARTEFACT_DAMAGED" => {
-                    taken.leave(of.attempt, [(file.clone(), why.message)]);
+                    taken.leave_out(of.attempt, [(file.clone(), why.message)]);
                 }
                 Err(error) => return Err(error),
             }
@@ -204,13 +205,13 @@ struct OwnedJob<'a> {
 }
 
 #[derive(Default)]
-struct Taken {
+struct CollectedFiles {
     objects: Vec<ManifestObject>,
     left_out: Vec<LeftOut>,
 }
 
-impl Taken {
-    fn leave(&mut self, job: Attempt, files: impl IntoIterator<Item = (String, String)>) {
+impl CollectedFiles {
+    fn leave_out(&mut self, job: Attempt, files: impl IntoIterator<Item = (String, String)>) {
         self.left_out.extend(files.into_iter().map(|(file, why)| LeftOut { job, file, why }));
     }
 }
@@ -224,7 +225,7 @@ struct RemainingLimits {
 impl RemainingLimits {
     /// Returns the maximum bytes of the next file to store while `others` are pending: one oversized file must not
     /// use up their share.
-    fn take(&mut self, others: usize, file_bytes: u64) -> Option<u64> {
+    fn next_limit(&mut self, others: usize, file_bytes: u64) -> Option<u64> {
         self.files = self.files.checked_sub(1)?;
         let others = others.min(self.files) as u64;
         let reserve = RESERVE.min(self.bytes / (others + 1)) * others;

@@ -20,7 +20,7 @@ use cluster_api::{JobSpec, JobStatus, Scheduler};
 use ledger::Artefacts;
 use model::{
     Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, JobEnd, Node, NodeSearch,
-    Program, Span, Stage, planted,
+    Program, Span, Stage, failpoint_is_active,
 };
 use redact::Rules;
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
@@ -141,13 +141,13 @@ async fn poll(
     name: &str,
     accepted: bool,
 ) -> Result<JobStatus, PortError> {
-    let mut standing = scheduler.poll(cluster, name).await?;
-    let absent = standing == JobStatus::Absent;
-    if absent && !planted("absent_may_still_come") {
+    let mut status = scheduler.poll(cluster, name).await?;
+    let absent = status == JobStatus::Absent;
+    if absent && !failpoint_is_active("absent_may_still_come") {
         scheduler.cancel(cluster, name).await?;
-        standing = scheduler.poll(cluster, name).await?;
+        status = scheduler.poll(cluster, name).await?;
     }
-    Ok(match standing {
+    Ok(match status {
         JobStatus::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => JobStatus::Absent,
         JobStatus::Ended(end) if cluster.nodes.iter().any(|node| Node::is_placeholder(&node.name)) => {
             // The end is valid without the names of the nodes.
@@ -158,14 +158,14 @@ async fn poll(
             nodes.retain(|node| !Node::is_placeholder(node));
             JobStatus::Ended(JobEnd { nodes, ..end })
         }
-        standing => standing,
+        status => status,
     })
 }
 
-fn poll_result(standing: JobStatus) -> PollResult {
+fn poll_result(status: JobStatus) -> PollResult {
     let failed =
         |class, code: &str, why: String| PollResult::Ended(Fact::JobFailed(Failure::new(class, code, why)));
-    match standing {
+    match status {
         JobStatus::Active => PollResult::Running,
         JobStatus::Ended(end) => PollResult::Ended(Fact::JobDone(end)),
         JobStatus::Absent => {

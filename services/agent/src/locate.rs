@@ -18,7 +18,7 @@ use ledger::{Artefacts, ArtifactOwner, ObjectReader};
 use model::{
     AfterPass, Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, NodeSearch, Program,
     Retest, RetestedNode, Returned, Span, SuspectNode, Suspects, Timestamp, Workload, count,
-    measurement::Reading, planted,
+    failpoint_is_active, measurement::Reading,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::{PollResult, PortError};
@@ -69,7 +69,7 @@ impl Locator {
     /// # Errors
     /// Returns an error if the bucket request fails.
     pub async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
-        self.note(id, "over.json", &SearchEnd::Cancelled).await.map(drop)
+        self.record_once(id, "over.json", &SearchEnd::Cancelled).await.map(drop)
     }
 
     /// Runs the next step of a search, without waiting.
@@ -90,20 +90,20 @@ impl Locator {
         }
         let mut over: Option<SearchEnd> = self.read(id, "over.json").await?;
         if over.is_none() && now >= search.ends_at {
-            over = Some(self.note(id, "over.json", &SearchEnd::TimeIsUp).await?);
+            over = Some(self.record_once(id, "over.json", &SearchEnd::TimeIsUp).await?);
         }
-        match self.walk(id, search, now, over.as_ref()).await {
+        match self.run_rounds(id, search, now, over.as_ref()).await {
             // Running pairs must end before the failure is reported.
             Err(PortError::Permanent(failure)) if over.is_none() => {
-                let over = self.note(id, "over.json", &SearchEnd::Failed(failure)).await?;
-                self.walk(id, search, now, Some(&over)).await
+                let over = self.record_once(id, "over.json", &SearchEnd::Failed(failure)).await?;
+                self.run_rounds(id, search, now, Some(&over)).await
             }
-            walked => walked,
+            result => result,
         }
     }
 
     /// Runs all rounds up to the first incomplete one.
-    async fn walk(
+    async fn run_rounds(
         &self,
         id: &CommandId,
         search: &NodeSearch,
@@ -162,7 +162,7 @@ impl Locator {
             return Ok(known);
         }
         let nodes = self.scheduler.nodes(&search.cluster, &job_name(id, search.job_attempt)).await?;
-        self.note(id, "nodes.json", &nodes).await.map(Some)
+        self.record_once(id, "nodes.json", &nodes).await.map(Some)
     }
 
     async fn outcome(&self, pair: &NodePair<'_>) -> Result<Option<SweepOutcome>, PortError> {
@@ -176,13 +176,13 @@ impl Locator {
         over: Option<&SearchEnd>,
     ) -> Result<Option<SweepOutcome>, PortError> {
         let (cluster, name) = (self.scheduler.part(&pair.search.cluster, &pair.ends)?, pair.name());
-        let mut standing = self.look(&cluster, &name).await?;
-        if over.is_some() && matches!(standing, JobStatus::Absent | JobStatus::Active) {
+        let mut status = self.poll_pair(&cluster, &name).await?;
+        if over.is_some() && matches!(status, JobStatus::Absent | JobStatus::Active) {
             // A submission in flight must not start afterwards.
             self.scheduler.cancel(&cluster, &name).await?;
-            standing = self.look(&cluster, &name).await?;
+            status = self.poll_pair(&cluster, &name).await?;
         }
-        let outcome = match standing {
+        let outcome = match status {
             JobStatus::Active => return Ok(None),
             JobStatus::Absent if over.is_some() => {
                 SweepOutcome::Void { why: "the pair was not started".to_owned() }
@@ -212,16 +212,16 @@ impl Locator {
         };
         // Release before recording: a recorded pair is never polled again.
         self.scheduler.release(&cluster, &name).await?;
-        self.note(pair.id, &pair.file(), &outcome).await.map(Some)
+        self.record_once(pair.id, &pair.file(), &outcome).await.map(Some)
     }
 
     /// State of a pair. An infrastructure failure of a pair does not end the search.
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+    async fn poll_pair(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         match self.scheduler.poll(cluster, name).await {
             Err(PortError::Permanent(Failure { class: Class::Infrastructure, code, message, .. })) => {
                 Ok(JobStatus::Lost { code, why: message })
             }
-            standing => standing,
+            status => status,
         }
     }
 
@@ -245,7 +245,7 @@ impl Locator {
     ) -> Result<PollResult, PortError> {
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let mut located = from_tried(nodes, &pairs, &options);
-        if planted("a_good_node_is_named") {
+        if failpoint_is_active("a_good_node_is_named") {
             let other = |name: &str| nodes.iter().find(|node| *node != name).cloned();
             located.suspects.iter_mut().for_each(|bad| bad.host = bad.host.as_deref().and_then(other));
         }
@@ -280,7 +280,7 @@ impl Locator {
             retested: Vec::new(),
         };
         let record = SearchRecord { suspects, located, pairs };
-        let SearchRecord { suspects, .. } = self.note(id, "located.json", &record).await?;
+        let SearchRecord { suspects, .. } = self.record_once(id, "located.json", &record).await?;
         Ok(PollResult::Ended(Fact::NodesLocated(suspects)))
     }
 
@@ -339,7 +339,7 @@ impl Locator {
             object: Artefacts::folder(id) + "retested.json",
             retested,
         };
-        Ok(PollResult::Ended(Fact::NodesLocated(self.note(id, "retested.json", &suspects).await?)))
+        Ok(PollResult::Ended(Fact::NodesLocated(self.record_once(id, "retested.json", &suspects).await?)))
     }
 
     async fn return_node(
@@ -366,7 +366,7 @@ impl Locator {
     }
 
     /// Writes a document once. Returns the first version written.
-    async fn note<T: Serialize + DeserializeOwned>(
+    async fn record_once<T: Serialize + DeserializeOwned>(
         &self,
         id: &CommandId,
         file: &str,

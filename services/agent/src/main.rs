@@ -10,7 +10,7 @@ use model::Span;
 
 struct Config {
     artefacts: StorageLocation,
-    look: Span,
+    poll_interval: Span,
 }
 
 fn main() -> ExitCode {
@@ -18,14 +18,14 @@ fn main() -> ExitCode {
         "agent",
         env!("CARGO_PKG_VERSION"),
         |env| {
-            let (artefacts, look) =
+            let (artefacts, poll_interval) =
                 (env.required("BURNIN_ARTEFACTS"), env.or("BURNIN_LOOK", Span::from_secs(10)));
-            Some(Config { artefacts: artefacts?, look: look? })
+            Some(Config { artefacts: artefacts?, poll_interval: poll_interval? })
         },
         |config, context| {
             let store = context.store(&config.artefacts)?;
             let scheduler = Arc::new(Schedulers::new(&store));
-            let agent = Agent::new(scheduler, Artefacts::new(Arc::clone(&store)), config.look);
+            let agent = Agent::new(scheduler, Artefacts::new(Arc::clone(&store)), config.poll_interval);
             Ok(context.worker(agent, &Agent::TAKES, store))
         },
     )

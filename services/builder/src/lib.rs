@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use build_service::{BuildKey, BuildPhase, Builds};
 
-use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
+use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, failpoint_is_active};
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
 /// The builder's handler, over any [`Builds`].
@@ -50,7 +50,7 @@ impl Builder {
             Ok(handle) => publisher.publish_fact(id, Fact::ImageAccepted(Handle { handle })).await?,
             Err(error) => return publisher.answer(id, Err(error)).await,
         }
-        self.watch(id, publisher);
+        self.start_polling(id, publisher);
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl Builder {
             Ok(Some(build)) => match ended(build) {
                 PollResult::Ended(fact) => Ok(publisher.publish_fact(id, fact).await?),
                 PollResult::Running => {
-                    self.watch(id, publisher);
+                    self.start_polling(id, publisher);
                     Ok(())
                 }
             },
@@ -84,7 +84,7 @@ impl Builder {
         let key = BuildKey::of(id);
         let mut build = self.builds.poll(&key).await?;
         let absent = build.is_none();
-        if absent && !planted("absent_may_still_come") {
+        if absent && !failpoint_is_active("absent_may_still_come") {
             self.builds.cancel(&key).await?;
             build = self.builds.poll(&key).await?;
         }
@@ -102,7 +102,7 @@ impl Builder {
         }
     }
 
-    fn watch(&self, id: &CommandId, publisher: &Publisher) {
+    fn start_polling(&self, id: &CommandId, publisher: &Publisher) {
         let (builds, key) = (Arc::clone(&self.builds), BuildKey::of(id));
         self.pollers.poll(id, publisher, self.every, move || {
             let (builds, key) = (Arc::clone(&builds), key.clone());
@@ -134,7 +134,7 @@ impl Worker for Builder {
                 if let Err(error) = self.builds.cancel(&BuildKey::of(id)).await {
                     return publisher.answer(id, Err(error)).await;
                 }
-                self.watch(id, publisher);
+                self.start_polling(id, publisher);
                 Ok(())
             }
             _ => Err(CommandError::Permanent("the builder handles only the image stage".to_owned())),

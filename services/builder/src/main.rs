@@ -20,7 +20,7 @@ struct Config {
     secrets: Option<PathBuf>,
     account: Option<BuildAccount>,
     logs: Option<gcp::StorageLocation>,
-    look: Span,
+    poll_interval: Span,
 }
 
 fn main() -> ExitCode {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             let (artefacts, builds) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_BUILDS"));
             let (secrets, cloud_build) = (env.optional("BURNIN_SECRETS"), CloudBuildSettings::read(env));
             let (account, logs) = (env.optional("BURNIN_BUILD_ACCOUNT"), env.optional("BURNIN_BUILD_LOGS"));
-            let look = env.or("BURNIN_LOOK", Span::from_secs(10));
+            let poll_interval = env.or("BURNIN_LOOK", Span::from_secs(10));
             Some(Config {
                 artefacts: artefacts?,
                 builds: builds?,
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
                 secrets: secrets?,
                 account: account?,
                 logs: logs?,
-                look: look?,
+                poll_interval: poll_interval?,
             })
         },
         parts,
@@ -56,7 +56,11 @@ fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, Start
         BuildLocation::Here(folder) => {
             let (store, builds) = (store()?, supervisor::BuildFolder::new(folder, OwnProgram::this()?));
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
-            return Ok(context.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
+            return Ok(context.worker(
+                Builder::new(Arc::new(builds), config.poll_interval),
+                &Builder::TAKES,
+                store,
+            ));
         }
         BuildLocation::CloudBuild { project, location } => (project, location),
     };
@@ -71,7 +75,7 @@ fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, Start
     let builds = Arc::new(
         builds.running_as(config.account.map(|BuildAccount(name)| name), log_bucket(config.logs, context)?),
     );
-    let worker = Builder::new(Arc::clone(&builds) as _, config.look);
+    let worker = Builder::new(Arc::clone(&builds) as _, config.poll_interval);
     let mut parts = context.worker(worker, &Builder::TAKES, store);
     let publisher = Publisher::new("builder", Arc::clone(&context.bus), Arc::clone(&context.clock));
     parts.takes.push(NotificationHandler::TAKES);

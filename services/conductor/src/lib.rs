@@ -4,7 +4,7 @@
 //! fact, a tick, a restart) it performs the same five steps: load, decide, append, compute the owed commands, send.
 //! Several conductors may run concurrently: after a lost append race a conductor loads again.
 
-mod turns;
+mod run_locks;
 mod wake;
 
 pub use wake::{Conductor, Observer, WakeOutcome, WakeSettings};
@@ -70,7 +70,7 @@ impl Handler for AgentFacts {
 }
 
 /// Event types that the conductor handles: every fact except its own.
-pub fn takes() -> Vec<&'static str> {
+pub fn handled_events() -> Vec<&'static str> {
     let own = ["dev.burnin.run.closed.v1", "dev.burnin.run.used.v1"];
     Fact::TYPES.iter().copied().filter(|event_type| !own.contains(event_type)).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use conductor::{AGENT_FACTS, AgentFacts, Conductor, WakeSettings, takes};
+use conductor::{AGENT_FACTS, AgentFacts, Conductor, WakeSettings, handled_events};
 use gcp::{ServiceParts, StorageLocation};
 use ledger::{Ledger, Split};
 use model::Span;
@@ -53,7 +53,15 @@ fn main() -> ExitCode {
             let handler: Arc<dyn Handler> = conductor;
             let of_agents: Arc<dyn Handler> = Arc::new(AgentFacts(Arc::clone(&handler)));
             let routes = Routes { events: vec![(AGENT_FACTS, of_agents)], ..Routes::default() };
-            Ok((ServiceParts { takes: takes(), handler, parking: store, periodic_tasks: vec![tick] }, routes))
+            Ok((
+                ServiceParts {
+                    takes: handled_events(),
+                    handler,
+                    dead_letters: store,
+                    periodic_tasks: vec![tick],
+                },
+                routes,
+            ))
         },
     )
 }

@@ -14,12 +14,12 @@ use lifecycle::{
 use model::{
     Attempt, CheckIndex, ClusterSpec, Command, CommandId, Drained, Fact, NodeResult, NodeResultKind, Record,
     RecordEntry, RetestedNode, Returned, RunClosed, RunId, RunUsed, Span, Stage, Timestamp, Verb, Verdict,
-    planted,
+    failpoint_is_active,
 };
 use service::{Bus, Clock, Publisher, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
 
-use crate::turns::RunLocks;
+use crate::run_locks::RunLocks;
 
 /// Maximum number of append attempts per wake-up; then the event is redelivered.
 const RACES: u32 = 20;
@@ -79,7 +79,7 @@ struct KnownState {
 }
 
 /// Result of an input: the records that it added to the ledger.
-struct Recorded {
+struct RecordedInput {
     known: KnownState,
     ignored: Option<Ignored>,
     grew: bool,
@@ -158,14 +158,14 @@ impl Conductor {
     /// # Errors
     /// Returns an error if the wake-up is incomplete: appended records stay, and the next wake-up continues from there.
     pub async fn wake(&self, run: &RunId, input: Input) -> Result<WakeOutcome, WakeError> {
-        let _turn = self.turns.take(run).await;
+        let _turn = self.turns.lock(run).await;
         self.wake_in_turn(run, input).await
     }
 
     async fn wake_in_turn(&self, run: &RunId, input: Input) -> Result<WakeOutcome, WakeError> {
         for _ in 0..RACES {
             match self.record(run, &input).await {
-                Err(AppendError::Conflict { .. }) if planted("conflict_is_the_end") => {
+                Err(AppendError::Conflict { .. }) if failpoint_is_active("conflict_is_the_end") => {
                     return Ok(WakeOutcome::Advanced);
                 }
                 Err(AppendError::Conflict { seq, .. }) => {
@@ -173,7 +173,7 @@ impl Conductor {
                 }
                 Err(AppendError::Ledger(error)) => return Err(error.into()),
                 Ok(None) => return Ok(WakeOutcome::Unknown),
-                Ok(Some(Recorded { known, ignored, grew })) => {
+                Ok(Some(RecordedInput { known, ignored, grew })) => {
                     let state = &known.state;
                     let tick = matches!(input, Input::Tick);
                     self.send_owed(state, tick).await?;
@@ -191,7 +191,7 @@ impl Conductor {
     }
 
     /// Appends the records for the input. `None` for an unknown run.
-    async fn record(&self, run: &RunId, input: &Input) -> Result<Option<Recorded>, AppendError> {
+    async fn record(&self, run: &RunId, input: &Input) -> Result<Option<RecordedInput>, AppendError> {
         let now = self.clock.now();
         // After an error or a lost race the state is not kept: the next attempt lists the ledger.
         let known = self.states().remove(run);
@@ -210,7 +210,7 @@ impl Conductor {
                 return Ok(None);
             }
             // Write the hint first: a hint without a run is harmless; a run without a hint is lost.
-            if !planted("no_hint") {
+            if !failpoint_is_active("no_hint") {
                 let hinted = self.ledger.mark_open(run).await;
                 hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
             }
@@ -238,7 +238,7 @@ impl Conductor {
         {
             count(loaded.records(), &state);
         }
-        Ok(Some(Recorded { known: KnownState { state, listed_at }, ignored, grew }))
+        Ok(Some(RecordedInput { known: KnownState { state, listed_at }, ignored, grew }))
     }
 
     /// Sends the owed commands.
@@ -261,7 +261,7 @@ impl Conductor {
 
     /// Publishes the end of a closed run without owed commands.
     async fn conclude(&self, state: &RunState) -> Result<(), WakeError> {
-        if planted("hint_removed_too_early") && state.settled.is_some() {
+        if failpoint_is_active("hint_removed_too_early") && state.settled.is_some() {
             self.ledger.mark_closed(&state.run).await?;
         }
         if let Some((run, conclusion)) = state.closing().filter(|_| state.leases_returned()) {
@@ -418,7 +418,7 @@ fn node_results(state: &RunState) -> Vec<NodeResult> {
     let judged =
         judged.filter(|reached| reached.verdict != Verdict::Pass).flat_map(|reached| &reached.suspects);
     let accused = judged.map(|suspect| NodeResult {
-        node: named(&names, &suspect.node).to_owned(),
+        node: node_of(&names, &suspect.node).to_owned(),
         result: NodeResultKind::Suspected,
         detail: suspect.evidence.join("; "),
     });
@@ -495,7 +495,7 @@ const fn is_existing(cluster: &ClusterSpec) -> bool {
 }
 
 /// Name of the node for a printed host name, which may include a domain.
-fn named<'a>(names: &BTreeSet<&'a str>, host: &'a str) -> &'a str {
+fn node_of<'a>(names: &BTreeSet<&'a str>, host: &'a str) -> &'a str {
     let short = host.split('.').next().unwrap_or(host);
     if !names.contains(host) && names.contains(short) { short } else { host }
 }

@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
             let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
             let handler = Arc::new(NoSubscription);
             Ok((
-                ServiceParts { takes: Vec::new(), handler, parking: store, periodic_tasks: Vec::new() },
+                ServiceParts { takes: Vec::new(), handler, dead_letters: store, periodic_tasks: Vec::new() },
                 routes,
             ))
         },

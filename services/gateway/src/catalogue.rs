@@ -247,13 +247,14 @@ impl Catalogue {
     fn found(&self, path: &Path, before: Option<FileVersion>) -> FoundFile {
         let (document, problems) = match YamlDocument::read(path) {
             Err(problems) => (None, problems),
-            Ok(document) => match self.good(&document, path) {
+            Ok(document) => match self.valid_version(&document, path) {
                 Ok(version) => return FoundFile { version: Some(version), problems: Vec::new() },
                 Err(problems) => (Some(document), problems),
             },
         };
         // Files referenced by the earlier version may have changed, too.
-        let earlier = before.filter(|before| before.good && self.good(&before.document, path).is_ok());
+        let earlier =
+            before.filter(|before| before.good && self.valid_version(&before.document, path).is_ok());
         let version = earlier.or_else(|| {
             let document = document?;
             let offered = workflow::offered_by(&document).ok()?;
@@ -263,10 +264,11 @@ impl Catalogue {
     }
 
     /// The version of a file if it and its referenced files are valid.
-    fn good(&self, document: &YamlDocument, path: &Path) -> Result<FileVersion, FileProblems> {
+    fn valid_version(&self, document: &YamlDocument, path: &Path) -> Result<FileVersion, FileProblems> {
         let resolved = workflow::resolve_document(document.clone(), path, None, &[], None)?;
         let offered = workflow::offered_by(document)?;
-        if let (Some(ClusterSpec::Rent(system)), true) = (&resolved.workflow.cluster, self.is_deployed) {
+        if let (Some(ClusterSpec::Provisioned(system)), true) = (&resolved.workflow.cluster, self.is_deployed)
+        {
             if system.kind() == PROCESSES {
                 let why = "the deployed services have no process supervisor: use `cluster.existing` with its agent, or `cluster.rent.deployed`";
                 return Err(document.problem("cluster.rent.processes", why).into());

@@ -154,9 +154,9 @@ pub(crate) fn route(gateway: &Arc<Gateway>) -> Router {
 }
 
 /// Memory budget for payloads whose signatures are not verified yet.
-pub(crate) struct Unchecked(Semaphore);
+pub(crate) struct UnverifiedBodies(Semaphore);
 
-impl Default for Unchecked {
+impl Default for UnverifiedBodies {
     fn default() -> Self {
         Self(Semaphore::new(UNCHECKED))
     }
@@ -164,7 +164,7 @@ impl Default for Unchecked {
 
 /// Reason why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
-enum Unread {
+enum ReadFailure {
     TooLarge,
     TooSlow,
     Broken,
@@ -172,31 +172,31 @@ enum Unread {
     Full,
 }
 
-impl Unchecked {
+impl UnverifiedBodies {
     /// Reads a body. Bytes count on arrival: a length that is only announced reserves no memory.
     async fn read(
         &self,
         body: Body,
         announced: Option<usize>,
-    ) -> Result<(Bytes, SemaphorePermit<'_>), Unread> {
+    ) -> Result<(Bytes, SemaphorePermit<'_>), ReadFailure> {
         if announced.is_some_and(|length| length > BODY_LIMIT) {
-            return Err(Unread::TooLarge);
+            return Err(ReadFailure::TooLarge);
         }
         let reading = async {
             let (mut frames, mut read) = (body.into_data_stream(), BytesMut::new());
-            let mut held = self.0.try_acquire_many(0).map_err(|_| Unread::Full)?;
+            let mut held = self.0.try_acquire_many(0).map_err(|_| ReadFailure::Full)?;
             while let Some(frame) = frames.next().await {
-                let frame = frame.map_err(|_| Unread::Broken)?;
+                let frame = frame.map_err(|_| ReadFailure::Broken)?;
                 if read.len() + frame.len() > BODY_LIMIT {
-                    return Err(Unread::TooLarge);
+                    return Err(ReadFailure::TooLarge);
                 }
-                let count = u32::try_from(frame.len()).map_err(|_| Unread::TooLarge)?;
-                held.merge(self.0.try_acquire_many(count).map_err(|_| Unread::Full)?);
+                let count = u32::try_from(frame.len()).map_err(|_| ReadFailure::TooLarge)?;
+                held.merge(self.0.try_acquire_many(count).map_err(|_| ReadFailure::Full)?);
                 read.extend_from_slice(&frame);
             }
             Ok((read.freeze(), held))
         };
-        tokio::time::timeout(DELIVERY, reading).await.unwrap_or(Err(Unread::TooSlow))
+        tokio::time::timeout(DELIVERY, reading).await.unwrap_or(Err(ReadFailure::TooSlow))
     }
 }
 
@@ -220,14 +220,16 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
             drop(held);
             body
         }
-        Err(Unread::TooLarge) => {
+        Err(ReadFailure::TooLarge) => {
             return problem(StatusCode::PAYLOAD_TOO_LARGE, "the body exceeds 25 MiB, GitHub's maximum");
         }
-        Err(Unread::TooSlow) => {
+        Err(ReadFailure::TooSlow) => {
             return problem(StatusCode::REQUEST_TIMEOUT, "the body took longer than 10 s; redeliver");
         }
-        Err(Unread::Broken) => return problem(StatusCode::BAD_REQUEST, "the body is incomplete; redeliver"),
-        Err(Unread::Full) => {
+        Err(ReadFailure::Broken) => {
+            return problem(StatusCode::BAD_REQUEST, "the body is incomplete; redeliver");
+        }
+        Err(ReadFailure::Full) => {
             warn!(
                 delivery = header("x-github-delivery"),
                 "webhook refused temporarily: bodies with unchecked signatures use the maximum of 50 MiB"
@@ -283,7 +285,7 @@ impl Gateway {
         if !is_commit(&commit) {
             return Err(StartError::Transient(format!("`{commit}` is not a commit")));
         }
-        let mark = mark(&push.repository, &push.reference, &commit);
+        let mark = mark_path(&push.repository, &push.reference, &commit);
         if let Some(body) = self.store.read(&mark).await.map_err(StartError::transient)? {
             return Ok(serde_json::from_slice(&body).unwrap_or_default());
         }
@@ -344,7 +346,7 @@ fn is_commit(text: &str) -> bool {
 }
 
 /// Object that marks a push as handled.
-pub(crate) fn mark(repository: &str, reference: &str, commit: &str) -> String {
+pub(crate) fn mark_path(repository: &str, reference: &str, commit: &str) -> String {
     let digest = start::digest(&[&repository.to_ascii_lowercase(), reference, commit]);
     format!("pushes/{}.json", hex::encode(&digest).get(..32).unwrap_or_default())
 }
@@ -385,7 +387,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unchecked_bodies_are_limited_in_total_size_and_time() {
-        let unchecked = Arc::new(Unchecked::default());
+        let unchecked = Arc::new(UnverifiedBodies::default());
         let read = async |body: Body| unchecked.read(body, None).await.map(|(body, _)| body.len());
         let small = async || read(Body::from("{}")).await;
         let senders: Vec<_> = (0..60)
@@ -397,14 +399,14 @@ mod tests {
         let mut full = 0;
         for sender in senders {
             match sender.await.unwrap() {
-                Unread::Full => full += 1,
-                why => assert_eq!(why, Unread::TooSlow),
+                ReadFailure::Full => full += 1,
+                why => assert_eq!(why, ReadFailure::TooSlow),
             }
         }
         assert_eq!(full, 58, "two bodies of 20 MiB are in memory at a time");
         assert_eq!(small().await, Ok(2), "the reserved bytes are free again");
-        assert_eq!(read(unfinished(26)).await, Err(Unread::TooLarge));
-        assert_eq!(unchecked.read(unfinished(0), Some(26 << 20)).await.map(drop), Err(Unread::TooLarge));
+        assert_eq!(read(unfinished(26)).await, Err(ReadFailure::TooLarge));
+        assert_eq!(unchecked.read(unfinished(0), Some(26 << 20)).await.map(drop), Err(ReadFailure::TooLarge));
         assert_eq!(unchecked.0.available_permits(), UNCHECKED);
     }
 }

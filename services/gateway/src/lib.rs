@@ -91,10 +91,10 @@ pub struct Gateway {
     pub(crate) publisher: Publisher,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) calendar: ScheduleRecords,
+    pub(crate) schedule_records: ScheduleRecords,
     pub(crate) rates: api::limits::Limiter,
     pub(crate) secrets: WebhookSecrets,
-    pub(crate) unchecked: github::Unchecked,
+    pub(crate) unchecked: github::UnverifiedBodies,
     pub(crate) refs: Arc<dyn Refs>,
     pub(crate) warehouse: String,
 }
@@ -106,7 +106,7 @@ impl Gateway {
         let publisher = Publisher::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
         let catalogue = Arc::new(catalogue);
         let starter = Starter::new(ledger, Arc::clone(&store), Arc::clone(&catalogue), publisher.clone());
-        let calendar = ScheduleRecords::new(Arc::clone(&store));
+        let schedule_records = ScheduleRecords::new(Arc::clone(&store));
         let rates = api::limits::Limiter::new(rates);
         Arc::new(Self {
             starter,
@@ -116,10 +116,10 @@ impl Gateway {
             publisher,
             bus,
             clock,
-            calendar,
+            schedule_records,
             rates,
             secrets,
-            unchecked: github::Unchecked::default(),
+            unchecked: github::UnverifiedBodies::default(),
             refs,
             warehouse,
         })

@@ -99,7 +99,7 @@ fn main() -> ExitCode {
             };
             let periodic_tasks = gateway.periodic_tasks();
             let handler: Arc<dyn Handler> = gateway;
-            Ok((ServiceParts { takes: TAKES.to_vec(), handler, parking: store, periodic_tasks }, routes))
+            Ok((ServiceParts { takes: TAKES.to_vec(), handler, dead_letters: store, periodic_tasks }, routes))
         },
     )
 }

@@ -45,7 +45,7 @@ impl PeriodicTask for RefPolling {
     }
 
     async fn run(&self) -> Result<(), String> {
-        task_result(self.0.look_at_refs().await)
+        task_result(self.0.poll_refs().await)
     }
 }
 

@@ -60,7 +60,7 @@ impl ScheduleRecords {
     /// # Errors
     /// Returns an error if the store request fails.
     pub async fn nights(&self, workflow: &str, now: Timestamp) -> Result<Vec<Night>, StoreError> {
-        let marks = self.marks(workflow, now).await?.into_iter();
+        let marks = self.mark_names(workflow, now).await?.into_iter();
         let reads = stream::iter(marks).map(|name| async move { self.store.read(&name).await });
         let bodies: Vec<_> = reads.buffer_unordered(16).try_collect().await?;
         let night = |body: Option<Bytes>| serde_json::from_slice::<Night>(&body?).ok();
@@ -71,8 +71,8 @@ impl ScheduleRecords {
     }
 
     /// Names of the marks in the months of the last week: one or two months.
-    async fn marks(&self, workflow: &str, now: Timestamp) -> Result<Vec<String>, StoreError> {
-        let months: BTreeSet<_> = [now, back(now, WEEK)].iter().map(|at| month(*at)).collect();
+    async fn mark_names(&self, workflow: &str, now: Timestamp) -> Result<Vec<String>, StoreError> {
+        let months: BTreeSet<_> = [now, subtract(now, WEEK)].iter().map(|at| month(*at)).collect();
         let mut names = Vec::new();
         for month in months {
             names.extend(self.store.list(&format!("schedules/{workflow}/{month}/")).await?);
@@ -116,12 +116,12 @@ impl ScheduleRecords {
         Ok(serde_json::from_slice::<FirstSeen>(&body).map_or(now, |since| since.since))
     }
 
-    async fn mark(&self, workflow: &str, night: &Night) -> Result<(), StoreError> {
-        self.store.create_json(&mark(workflow, night.moment), night).await.map(drop)
+    async fn record(&self, workflow: &str, night: &Night) -> Result<(), StoreError> {
+        self.store.create_json(&mark_path(workflow, night.moment), night).await.map(drop)
     }
 }
 
-fn back(now: Timestamp, span: Span) -> Timestamp {
+fn subtract(now: Timestamp, span: Span) -> Timestamp {
     Timestamp::from_millis(now.as_millis() - i64::try_from(span.0.as_millis()).unwrap_or(0))
 }
 
@@ -129,8 +129,8 @@ fn month(at: Timestamp) -> String {
     at.to_string().chars().take(7).collect()
 }
 
-fn mark(workflow: &str, moment: Timestamp) -> String {
-    format!("schedules/{workflow}/{}/{}.json", month(moment), moment.as_millis() / 1000)
+fn mark_path(workflow: &str, scheduled_at: Timestamp) -> String {
+    format!("schedules/{workflow}/{}/{}.json", month(scheduled_at), scheduled_at.as_millis() / 1000)
 }
 
 impl Gateway {
@@ -149,15 +149,17 @@ impl Gateway {
             }
             // Only the newest of several due times starts a run: no clusters are provisioned to catch up.
             let newest = due.keys().next_back().copied();
-            for (moment, window) in due {
-                result = result.and(self.night(name, moment, window, newest == Some(moment)).await);
+            for (scheduled_at, window) in due {
+                result = result.and(
+                    self.start_scheduled(name, scheduled_at, window, newest == Some(scheduled_at)).await,
+                );
             }
         }
         let validated = self.view.validated().await.map_err(StartError::transient)?;
         for (name, entry) in &read.workflows {
             if let Some(every) = entry.offered.on.validated_every {
                 let last = validated.get(name).copied();
-                let overdue = self.calendar.overdue(name, every, last, self.clock.now()).await;
+                let overdue = self.schedule_records.overdue(name, every, last, self.clock.now()).await;
                 match overdue.map_err(StartError::transient) {
                     Ok(since) => self.log_overdue(name, every, last, since),
                     Err(later) => result = result.and(Err(later)),
@@ -176,22 +178,22 @@ impl Gateway {
     ) -> Result<(), StoreError> {
         let Ok(zoned) = on.read() else { return Ok(()) }; // the catalogue reports invalid schedules
         let now = self.clock.now();
-        let since = self.calendar.since(workflow, on, now).await?;
-        let marks: BTreeSet<_> = self.calendar.marks(workflow, now).await?.into_iter().collect();
-        let moments = zoned.between(since.max(back(now, WEEK)), now, MAX_TIMES);
-        let open = moments.into_iter().filter(|moment| !marks.contains(&mark(workflow, *moment)));
-        due.extend(open.map(|moment| (moment, on.window)));
+        let since = self.schedule_records.since(workflow, on, now).await?;
+        let marks: BTreeSet<_> = self.schedule_records.mark_names(workflow, now).await?.into_iter().collect();
+        let times = zoned.between(since.max(subtract(now, WEEK)), now, MAX_TIMES);
+        let open = times.into_iter().filter(|time| !marks.contains(&mark_path(workflow, *time)));
+        due.extend(open.map(|time| (time, on.window)));
         Ok(())
     }
 
-    async fn night(
+    async fn start_scheduled(
         &self,
         workflow: &str,
-        moment: Timestamp,
+        scheduled_at: Timestamp,
         window: Span,
         newest: bool,
     ) -> Result<(), StartError> {
-        let after = self.clock.now().since(moment);
+        let after = self.clock.now().since(scheduled_at);
         let missed = if !newest {
             Some("a later scheduled time was also due".to_owned())
         } else if after > window {
@@ -199,15 +201,15 @@ impl Gateway {
         } else {
             None
         };
-        let mut night = Night { moment, run: None, missed, late: after > PUNCTUAL };
+        let mut night = Night { moment: scheduled_at, run: None, missed, late: after > PUNCTUAL };
         if night.missed.is_none() {
             let request = StartRequest {
-                key: EventKey { source: "//burnin/schedules".to_owned(), id: moment.to_string() },
+                key: EventKey { source: "//burnin/schedules".to_owned(), id: scheduled_at.to_string() },
                 workflow: workflow.to_owned(),
                 set: BTreeMap::new(),
                 image: None,
                 cluster: None,
-                trigger: Trigger { kind: "schedule".to_owned(), by: moment.to_string() },
+                trigger: Trigger { kind: "schedule".to_owned(), by: scheduled_at.to_string() },
                 origin: None,
             };
             match self.starter.start(&request).await {
@@ -218,19 +220,19 @@ impl Gateway {
         }
         match (&night.run, &night.missed) {
             (Some(run), _) => {
-                info!(workflow, %moment, run.id = %run, late = night.late, "scheduled run started")
+                info!(workflow, %scheduled_at, run.id = %run, late = night.late, "scheduled run started")
             }
             (None, missed) => {
                 let why = missed.as_deref().unwrap_or_default();
-                error!(workflow, %moment, "a scheduled run was missed: {why}");
+                error!(workflow, %scheduled_at, "a scheduled run was missed: {why}");
             }
         }
-        self.calendar.mark(workflow, &night).await.map_err(StartError::transient)
+        self.schedule_records.record(workflow, &night).await.map_err(StartError::transient)
     }
 
     /// Logs once that a workflow is overdue, until it has a verdict again.
     fn log_overdue(&self, workflow: &str, every: Span, last: Option<Timestamp>, overdue: Option<Timestamp>) {
-        let mut alarmed = self.calendar.alarmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alarmed = self.schedule_records.alarmed.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(since) = overdue else {
             alarmed.remove(workflow);
             return;

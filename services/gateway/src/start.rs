@@ -281,7 +281,7 @@ impl Starter {
         let own =
             entry.resolve(&[], None).await.ok().and_then(|resolved| match resolved.workflow.cluster? {
                 ClusterSpec::Existing { system, .. } if system.kind() == kind => Some(system),
-                ClusterSpec::Existing { .. } | ClusterSpec::Rent(_) => None,
+                ClusterSpec::Existing { .. } | ClusterSpec::Provisioned(_) => None,
             });
         let own = own.as_ref().map(System::settings);
         let usual = clusters::kind(kind).map(|kind| (kind.form().defaults)()).unwrap_or_default();

@@ -108,7 +108,7 @@ fn combined(logs: &[String]) -> CombinedLogs {
     let reader = LogReader::of(&program).expect("a known format");
     let mut combined = CombinedLogs::of(&reader);
     for (index, log) in logs.iter().enumerate() {
-        let (mut reading, clues) = reader.listen(log.as_bytes()).expect("a slice cannot fail");
+        let (mut reading, clues) = reader.read_with_clues(log.as_bytes()).expect("a slice cannot fail");
         reader.complete(&mut reading, &clues);
         combined.add(&reader, (&format!("node-{index}.log"), String::new()), reading, clues);
     }

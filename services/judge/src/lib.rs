@@ -27,11 +27,11 @@ use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
 use verdict::{Baseline, Clues, Fingerprint, Judgement, RunEvidence, SoakSeries, Standard, directed};
 
-use standard::Fixed;
+use standard::ChosenBaseline;
 use tracing::warn;
 use warehouse::Warehouse;
 
-pub use reader::{CombinedLogs, LogReader, listen};
+pub use reader::{CombinedLogs, LogReader, read_with_clues};
 pub use verdict::Stored;
 
 /// Handles `run.judge`: parses logs, computes and stores verdicts.
@@ -58,7 +58,7 @@ impl Judge {
         let object = Artefacts::folder(id) + OBJECT;
         let stored = match self.artefacts.get(&object).await.map_err(artefact_error)? {
             Some(stored) => stored,
-            None => self.reach(id, case).await?,
+            None => self.judge_logs(id, case).await?,
         };
         let suspects = suspects(&stored.judgement);
         Ok(Fact::VerdictReached(VerdictReached {
@@ -74,9 +74,9 @@ impl Judge {
         }))
     }
 
-    async fn reach(&self, id: &CommandId, case: &JudgedCase<'_>) -> Result<Stored, PortError> {
+    async fn judge_logs(&self, id: &CommandId, case: &JudgedCase<'_>) -> Result<Stored, PortError> {
         let reader = LogReader::of(case.program)?;
-        let (mut logs, clues) = self.listen(case, &reader).await.map_err(artefact_error)?;
+        let (mut logs, clues) = self.parse_logs(case, &reader).await.map_err(artefact_error)?;
         // Reports and the warehouse read the stored measurements, and need the same direction as the verdict.
         for log in &mut logs {
             if let Cow::Owned(reading) = directed(&log.reading, case.criteria) {
@@ -111,7 +111,8 @@ impl Judge {
         let fingerprint = Fingerprint::of(&evidence);
         let of = (case.workflow, &fingerprint, case.requested_at);
         let fixed = self.fixed(case).await?;
-        let own = standard::own(&*self.history, case.criteria, fixed, of, &combined.reading).await;
+        let own =
+            standard::cluster_standard(&*self.history, case.criteria, fixed, of, &combined.reading).await;
         let own = own.map_err(PortError::transient)?;
         let criteria = measure::with_units(case.criteria, combined.reading.format.as_deref());
         let standard = Standard {
@@ -175,15 +176,17 @@ impl Judge {
     }
 
     /// The baseline named in the workflow file, or else the pinned one.
-    async fn fixed(&self, case: &JudgedCase<'_>) -> Result<Option<Fixed>, PortError> {
+    async fn fixed(&self, case: &JudgedCase<'_>) -> Result<Option<ChosenBaseline>, PortError> {
         if let Some(baseline) = case.pinned()? {
-            return Ok(Some(Fixed { baseline, pin: None }));
+            return Ok(Some(ChosenBaseline { baseline, pin: None }));
         }
         if case.check.is_some() {
             return Ok(None); // a pin is the curve of a workflow's single benchmark
         }
         match self.pins.in_force(case.workflow).await {
-            Ok(pinned) => Ok(pinned.map(|InForce { pin, baseline }| Fixed { baseline, pin: Some(pin) })),
+            Ok(pinned) => {
+                Ok(pinned.map(|InForce { pin, baseline }| ChosenBaseline { baseline, pin: Some(pin) }))
+            }
             Err(error @ pins::PinError::Damaged { .. }) => {
                 let why = format!("{error}; release the pin, or pin another run");
                 Err(PortError::Permanent(Failure::new(Class::Input, "BASELINE_UNREADABLE", why)))
@@ -193,14 +196,14 @@ impl Judge {
     }
 
     /// Parses all logs of the attempt. Logs with measurements are judged; the other logs may contain error messages.
-    async fn listen(
+    async fn parse_logs(
         &self,
         case: &JudgedCase<'_>,
         reader: &LogReader,
     ) -> Result<(Vec<ParsedLog>, Vec<Clues>), ArtefactError> {
         let reader = reader.clone();
         let parse = move |body: &mut dyn std::io::Read| {
-            let (mut reading, clues) = reader.listen(body)?;
+            let (mut reading, clues) = reader.read_with_clues(body)?;
             reader.complete(&mut reading, &clues);
             Ok((reading, clues))
         };
@@ -264,7 +267,7 @@ impl JudgedCase<'_> {
     /// Fingerprint fields that no log contains.
     fn setup(&self) -> Fingerprint {
         let system = self.spec.map(|spec| match spec {
-            ClusterSpec::Rent(system) => system.kind().to_owned(),
+            ClusterSpec::Provisioned(system) => system.kind().to_owned(),
             // Two clusters of one kind have separate histories.
             ClusterSpec::Existing { system, name } => format!("{} {name}", system.kind()),
         });

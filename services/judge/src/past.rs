@@ -248,7 +248,9 @@ mod tests {
         let reading = fleet.reading();
         let (before, setup) = (peak_mib(), Fingerprint::default());
         let of = ("w", &setup, Some(wanted().before));
-        let own = crate::standard::own(&fleet, &Criteria::named("c"), None, of, &reading).await.unwrap();
+        let own = crate::standard::cluster_standard(&fleet, &Criteria::named("c"), None, of, &reading)
+            .await
+            .unwrap();
         let runs = 20 + own.earlier_metrics.len();
         println!(
             "{} values in each of {runs} runs: {} MiB, {before} MiB before",

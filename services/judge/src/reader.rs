@@ -107,17 +107,17 @@ impl LogReader {
     ///
     /// # Errors
     /// Returns an error if reading fails. A damaged archive is a finding, not an error.
-    pub fn listen(&self, log: impl Read) -> io::Result<(Reading, Clues)> {
+    pub fn read_with_clues(&self, log: impl Read) -> io::Result<(Reading, Clues)> {
         let mut log = EvidenceFilter::unpacked(log);
-        let mut listening = ClueReader::new(&mut log);
+        let mut clue_reader = ClueReader::new(&mut log);
         let mut reading = match self.every {
             Every::Pair => {
                 let rules = pairs::PairRules { rounds: self.rounds, exit: &self.exit };
-                pairs::read(&mut listening, rules, self.empty(), |section| self.read(section))?
+                pairs::read(&mut clue_reader, rules, self.empty(), |section| self.read(section))?
             }
-            Every::Node | Every::Rank => self.read(&mut listening)?,
+            Every::Node | Every::Rank => self.read(&mut clue_reader)?,
         };
-        let mut clues = listening.finish();
+        let mut clues = clue_reader.finish();
         clues.nodes_of_hosts = log.take_hosts();
         reading.evidence = log.finish();
         Ok((reading, clues))
@@ -232,6 +232,6 @@ impl CombinedLogs {
 ///
 /// # Errors
 /// Returns an error if reading fails. A damaged archive is a finding, not an error.
-pub fn listen(log: impl Read) -> io::Result<(Reading, Clues)> {
-    LogReader::detecting().listen(log)
+pub fn read_with_clues(log: impl Read) -> io::Result<(Reading, Clues)> {
+    LogReader::detecting().read_with_clues(log)
 }

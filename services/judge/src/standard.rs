@@ -41,22 +41,22 @@ pub struct ClusterStandard {
 
 /// A baseline from the workflow's file or from a pin, not learned from the history.
 #[derive(Debug)]
-pub struct Fixed {
+pub struct ChosenBaseline {
     pub baseline: Baseline,
     /// The pin; `None` if the workflow's file names the baseline.
     pub pin: Option<Pin>,
 }
 
 /// The baseline for a run with this fingerprint, if the workflow or the history has one.
-pub async fn own(
+pub async fn cluster_standard(
     history: &dyn Warehouse,
     criteria: &Criteria,
-    fixed: Option<Fixed>,
+    fixed: Option<ChosenBaseline>,
     of: (&str, &Fingerprint, Option<Timestamp>),
     reading: &Reading,
 ) -> Result<ClusterStandard, warehouse::Error> {
     let (workflow, fingerprint, Some(before)) = of else {
-        return Ok(fixed.map_or_else(ClusterStandard::default, |fixed| fixed.over(&[])));
+        return Ok(fixed.map_or_else(ClusterStandard::default, |fixed| fixed.with_history(&[])));
     };
     if fixed.is_none() && !criteria.history {
         return Ok(ClusterStandard::default());
@@ -72,7 +72,7 @@ pub async fn own(
     };
     if is_table {
         let past = history.past(&wanted).await?;
-        return Ok(fixed.map_or_else(|| learned(&past), |fixed| fixed.over(&past)));
+        return Ok(fixed.map_or_else(|| learned(&past), |fixed| fixed.with_history(&past)));
     }
     let direct = |mut past: PastRun| {
         for metric in &mut past.metrics {
@@ -86,11 +86,11 @@ pub async fn own(
         let mut levels = Vec::new();
         let visit = |past: PastRun| {
             let past = direct(past);
-            let own = baseline.fleet_levels([&past.metrics[..]]);
-            levels.extend(own.into_iter().map(|levels| (past.run.clone(), past.requested_at, levels)));
+            let of_run = baseline.fleet_levels([&past.metrics[..]]);
+            levels.extend(of_run.into_iter().map(|levels| (past.run.clone(), past.requested_at, levels)));
         };
         past::each(history, wanted, values, visit).await?;
-        return Ok(fixed.over_metrics(levels));
+        return Ok(fixed.with_metric_history(levels));
     }
     let reading = directed(reading, criteria);
     let mut history_of_metrics = MetricHistory::of(&reading);
@@ -104,17 +104,20 @@ pub async fn own(
     Ok(learned_of_metrics(&runs, &history_of_metrics))
 }
 
-impl Fixed {
-    fn over(self, past: &[PastRun]) -> ClusterStandard {
-        let since = &past[self.first(past.iter().map(|past| (past.run.as_str(), past.requested_at)))..];
+impl ChosenBaseline {
+    fn with_history(self, past: &[PastRun]) -> ClusterStandard {
+        let since = &past[self.first_index(past.iter().map(|past| (past.run.as_str(), past.requested_at)))..];
         let Self { baseline, pin } = self;
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
         ClusterStandard { baseline: Some(baseline.with_fleets()), earlier, pin, ..ClusterStandard::default() }
     }
 
     /// `levels`: id, time and levels of each earlier run.
-    fn over_metrics(self, mut levels: Vec<(String, Option<Timestamp>, Vec<Option<f64>>)>) -> ClusterStandard {
-        let first = self.first(levels.iter().map(|(run, at, _)| (run.as_str(), *at)));
+    fn with_metric_history(
+        self,
+        mut levels: Vec<(String, Option<Timestamp>, Vec<Option<f64>>)>,
+    ) -> ClusterStandard {
+        let first = self.first_index(levels.iter().map(|(run, at, _)| (run.as_str(), *at)));
         let earlier_metrics = levels.drain(first..).map(|(_, _, levels)| levels).collect();
         let Self { baseline, pin } = self;
         ClusterStandard {
@@ -127,7 +130,7 @@ impl Fixed {
 
     /// Position of the first run of the history: a pin replaces the runs up to the pinned one. If that run was not read, because it is
     /// between the oldest and the newest ones, the history starts after the time of the pin.
-    fn first<'a>(&self, runs: impl Iterator<Item = (&'a str, Option<Timestamp>)> + Clone) -> usize {
+    fn first_index<'a>(&self, runs: impl Iterator<Item = (&'a str, Option<Timestamp>)> + Clone) -> usize {
         let Some(pin) = &self.pin else { return 0 };
         let pinned = runs.clone().position(|(run, _)| run == pin.run.as_str());
         pinned
@@ -153,9 +156,9 @@ fn learned(past: &[PastRun]) -> ClusterStandard {
         readings.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
     // Runs with one rank have no level.
     let Ok(levels) = levels(&runs) else { return ClusterStandard::default() };
-    let stretch = repeat::stretch(&levels, FEWEST, MAX_RUNS as usize);
+    let learned = repeat::learned_range(&levels, FEWEST, MAX_RUNS as usize);
     let Some((range, (baseline, out))) =
-        stretch.and_then(|range| Some((range.clone(), learn_without_outliers(&runs[range]).ok()?)))
+        learned.and_then(|range| Some((range.clone(), learn_without_outliers(&runs[range]).ok()?)))
     else {
         return ClusterStandard {
             reasons: unrepeated(&runs).into_iter().collect(),
@@ -334,17 +337,17 @@ mod tests {
             MetricCriterion { metric: "hpl.gflops".to_owned(), floor: Some(1.0), ..Default::default() };
         let criteria = Criteria { metrics: vec![floor], ..Criteria::named("nightly") };
         let of = ("nightly", &fingerprint("1"), Some(Timestamp::from_millis(1_000)));
-        let own = own(history, &criteria, None, of, reading).await.unwrap();
+        let learned = cluster_standard(history, &criteria, None, of, reading).await.unwrap();
         let standard = Standard {
             criteria: Some(&criteria),
-            baseline: own.baseline.as_ref(),
-            earlier_metrics: &own.earlier_metrics,
-            defining_runs: own.defining_runs,
-            learned: &own.reasons,
+            baseline: learned.baseline.as_ref(),
+            earlier_metrics: &learned.earlier_metrics,
+            defining_runs: learned.defining_runs,
+            learned: &learned.reasons,
             ..Standard::default()
         };
         let judgement = verdict::judge(&RunEvidence::of(reading, &Clues::default()), &standard);
-        (own, judgement)
+        (learned, judgement)
     }
 
     fn reason<'a>(judgement: &'a Judgement, code: &str) -> Option<&'a str> {
@@ -359,8 +362,8 @@ mod tests {
         let night = |level: f64, verdict| (run(&NODES, level), verdict, "1");
         let mut runs: Vec<_> = (0..24).map(|_| night(1.0, Verdict::Pass)).collect();
         runs.extend((0..4).map(|_| night(0.985, Verdict::Fail)));
-        let (own, judgement) = judged(&history(&runs).await, &run(&NODES, 0.985)).await;
-        assert_eq!((own.baseline.unwrap().runs, own.earlier_metrics.len()), (20, 8));
+        let (learned, judgement) = judged(&history(&runs).await, &run(&NODES, 0.985)).await;
+        assert_eq!((learned.baseline.unwrap().runs, learned.earlier_metrics.len()), (20, 8));
         assert_eq!(judgement.verdict, Verdict::Fail, "{:?}", judgement.reasons);
         assert!(
             reason(&judgement, "DRIFTED")
@@ -389,10 +392,10 @@ mod tests {
                 let night = |night| (with_eighth(night >= 90 - since, level(night)), Verdict::Pass, "1");
                 (0..90).map(night).collect()
             };
-            let (own, judgement) = judged(&history(&nights(4)).await, &with_eighth(true, 0.985)).await;
-            let baseline = own.baseline.unwrap();
+            let (learned, judgement) = judged(&history(&nights(4)).await, &with_eighth(true, 0.985)).await;
+            let baseline = learned.baseline.unwrap();
             assert_eq!(
-                (baseline.metrics.len(), own.earlier_metrics.len()),
+                (baseline.metrics.len(), learned.earlier_metrics.len()),
                 (if since < 5 { 7 } else { 8 }, 70)
             );
             let drifted = reason(&judgement, "DRIFTED").unwrap();
@@ -443,8 +446,8 @@ mod tests {
             })
             .collect();
         let history = history(&runs).await;
-        let (own, judgement) = judged(&history, &run(&[0, 1, 2, 3, 50], 0.9)).await;
-        assert_eq!(own.baseline.unwrap().metrics.len(), 4);
+        let (learned, judgement) = judged(&history, &run(&[0, 1, 2, 3, 50], 0.9)).await;
+        assert_eq!(learned.baseline.unwrap().metrics.len(), 4);
         assert!(reason(&judgement, "WORSE_THAN_BASELINE").is_some(), "{:?}", judgement.reasons);
         assert_eq!(
             reason(&judgement, "PAST_INCOMPLETE"),
@@ -453,8 +456,8 @@ mod tests {
             )
         );
         // Fewer than half of the values have earlier measurements.
-        let (own, judgement) = judged(&history, &run(&[0, 50, 51], 1.0)).await;
-        assert!(own.baseline.is_none());
+        let (learned, judgement) = judged(&history, &run(&[0, 50, 51], 1.0)).await;
+        assert!(learned.baseline.is_none());
         assert!(
             reason(&judgement, "PAST_INCOMPLETE").unwrap().starts_with("2 of 3 values"),
             "{:?}",
@@ -466,8 +469,8 @@ mod tests {
     async fn a_baseline_is_learned_from_the_first_setup_with_enough_runs() {
         let of = |count, driver| (0..count).map(move |_| (run(&NODES, 1.0), Verdict::Pass, driver));
         let runs: Vec<_> = of(3, "0").chain(of(6, "1")).collect();
-        let (own, judgement) = judged(&history(&runs).await, &run(&NODES, 0.9)).await;
-        let baseline = own.baseline.unwrap();
+        let (learned, judgement) = judged(&history(&runs).await, &run(&NODES, 0.9)).await;
+        let baseline = learned.baseline.unwrap();
         assert_eq!((baseline.runs, baseline.fingerprint.get("driver")), (6, Some("1")));
         assert!(reason(&judgement, "WORSE_THAN_BASELINE").is_some());
     }

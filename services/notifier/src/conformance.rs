@@ -25,7 +25,7 @@ pub enum PlannedReply {
 /// The receiver that a test controls.
 pub trait TestReceiver: Send + Sync {
     /// Sets the reaction to the next delivery.
-    fn will(&self, planned: PlannedReply);
+    fn plan(&self, planned: PlannedReply);
 
     /// Ids of the notices that arrived, in order.
     fn arrived(&self) -> Vec<String>;
@@ -39,37 +39,37 @@ pub async fn suite(sender: &dyn Sender, end: &dyn TestReceiver, notice: impl Fn(
     let of = |id: &str| end.arrived().iter().filter(|arrived| *arrived == id).count();
 
     let first = notice(1);
-    end.will(PlannedReply::Accepts);
+    end.plan(PlannedReply::Accepts);
     assert_eq!(sender.deliver(&first).await, Reply::Delivered);
     assert_eq!(of(&first.id), 1, "a delivered notice arrived");
 
-    end.will(PlannedReply::Accepts);
+    end.plan(PlannedReply::Accepts);
     assert_eq!(sender.deliver(&first).await, Reply::Delivered, "a second delivery succeeds");
     let once = matches!(first.letter, OutgoingMessage::Check(_));
     assert_eq!(of(&first.id), if once { 1 } else { 2 }, "a repeated delivery has the same id");
 
     let busy = notice(2);
-    end.will(PlannedReply::Busy(7));
+    end.plan(PlannedReply::Busy(7));
     let reply = sender.deliver(&busy).await;
     assert!(
         matches!(&reply, Reply::Transient { after: Some(after), .. } if *after == Span::from_secs(7)),
         "the requested delay is respected: {reply:?}"
     );
     assert_eq!(of(&busy.id), 0);
-    end.will(PlannedReply::Accepts);
+    end.plan(PlannedReply::Accepts);
     assert_eq!((sender.deliver(&busy).await, of(&busy.id)), (Reply::Delivered, 1));
 
     let refused = notice(3);
-    end.will(PlannedReply::Refuses);
+    end.plan(PlannedReply::Refuses);
     let reply = sender.deliver(&refused).await;
     assert!(matches!(reply, Reply::Permanent { .. }), "a refusal is permanent: {reply:?}");
     assert_eq!(of(&refused.id), 0);
 
     let silent = notice(4);
-    end.will(PlannedReply::AcceptsWithoutResponse);
+    end.plan(PlannedReply::AcceptsWithoutResponse);
     let reply = sender.deliver(&silent).await;
     assert!(matches!(reply, Reply::Transient { .. }), "a lost response is not a success: {reply:?}");
-    end.will(PlannedReply::Accepts);
+    end.plan(PlannedReply::Accepts);
     assert_eq!(sender.deliver(&silent).await, Reply::Delivered);
     assert!((1..=2).contains(&of(&silent.id)));
 

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::{
     Notifier,
-    decide::{self, Before, ChannelHistory, NoticeSubject, PlannedNotice, RunOutcome},
+    decide::{self, ChannelHistory, EarlierRun, NoticeSubject, PlannedNotice, RunOutcome},
     notice::{FORMAT, Notice},
     render::{self, RunText},
 };
@@ -34,7 +34,11 @@ fn origin(records: &[Record]) -> Option<&Origin> {
     requested.origin.as_ref()
 }
 
-fn subject<'a>(line: &'a RunSummary, state: &'a RunState, origin: Option<&'a Origin>) -> NoticeSubject<'a> {
+fn subject<'a>(
+    summary: &'a RunSummary,
+    state: &'a RunState,
+    origin: Option<&'a Origin>,
+) -> NoticeSubject<'a> {
     let cluster = match &state.workflow.cluster {
         Some(ClusterSpec::Existing { name, .. }) => Some(name.as_str()),
         _ => None,
@@ -43,7 +47,7 @@ fn subject<'a>(line: &'a RunSummary, state: &'a RunState, origin: Option<&'a Ori
         Some(Origin::Push(push)) => Some(push),
         _ => None,
     };
-    NoticeSubject { line, cluster, push, targets: &state.workflow.notify }
+    NoticeSubject { summary, cluster, push, targets: &state.workflow.notify }
 }
 
 impl Notifier {
@@ -53,9 +57,9 @@ impl Notifier {
         else {
             return Err(CommandError::Transient(format!("{run} is not recorded yet")));
         };
-        let line = RunSummary::of(&state);
-        let notices = decide::begun(&subject(&line, &state, origin(&records)));
-        self.write(&line, &state, &notices).await.map(drop)
+        let summary = RunSummary::of(&state);
+        let notices = decide::begun(&subject(&summary, &state, origin(&records)));
+        self.write(&summary, &state, &notices).await.map(drop)
     }
 
     /// Decides the notices of an ended run once, after the notices of the system's earlier runs: the decision depends on the notices that
@@ -75,9 +79,9 @@ impl Notifier {
             // The workflow has no channels, so the decision does not depend on earlier runs.
             return self.decide(run, &[]).await;
         }
-        let (recent, line) = (self.recent().await?, RunSummary::of(&state));
+        let (recent, summary) = (self.recent().await?, RunSummary::of(&state));
         let others = self.view.all().await.map_err(CommandError::transient)?;
-        for (at, earlier, _) in decide::before(&subject(&line, &state, origin(&records)), &others) {
+        for (at, earlier, _) in decide::earlier_runs(&subject(&summary, &state, origin(&records)), &others) {
             if at >= recent && !self.outbox.is_marked(earlier).await.map_err(CommandError::transient)? {
                 self.decide(earlier, &others).await?;
             }
@@ -93,7 +97,7 @@ impl Notifier {
     }
 
     /// Notices that channels received about earlier runs, back to the last pass with a decision.
-    async fn channel_history(&self, before: &[Before<'_>]) -> Result<ChannelHistory, CommandError> {
+    async fn channel_history(&self, before: &[EarlierRun<'_>]) -> Result<ChannelHistory, CommandError> {
         // The values are owned, because the compiler cannot prove that a stream of borrowed values is Send.
         let newest: Vec<_> =
             before.iter().rev().take(MAX_RUNS).map(|(_, run, outcome)| ((*run).clone(), *outcome)).collect();
@@ -124,18 +128,21 @@ impl Notifier {
         if state.workflow.notify.is_empty() && !matches!(origin, Some(Origin::Message(_))) {
             return Ok(()); // the workflow notifies no channel, so no notice is stored
         }
-        let line = RunSummary::of(&state);
-        let subject = subject(&line, &state, origin);
-        let history = self.channel_history(&decide::before(&subject, others)).await?;
+        let summary = RunSummary::of(&state);
+        let subject = subject(&summary, &state, origin);
+        let history = self.channel_history(&decide::earlier_runs(&subject, others)).await?;
         let notices = decide::ended(&subject, others, &history);
         let listened = state.workflow.notify.iter().filter_map(decide::channel).collect();
-        let channels = self.write(&line, &state, &notices).await?;
+        let channels = self.write(&summary, &state, &notices).await?;
         if let Some(Origin::Message(request)) = origin {
             self.answer(request.clone(), &state).await?;
         }
-        info!(run.id = %run, conclusion = line.conclusion, channels = channels.join(" "), "notices decided");
+        info!(run.id = %run, conclusion = summary.conclusion, channels = channels.join(" "), "notices decided");
         // Write the mark last: after a crash the whole pass repeats with the same result.
-        self.outbox.mark(run, channels, listened, self.clock.now()).await.map_err(CommandError::transient)
+        self.outbox
+            .mark_decided(run, channels, listened, self.clock.now())
+            .await
+            .map_err(CommandError::transient)
     }
 
     async fn answer(&self, request: model::EventKey, state: &RunState) -> Result<(), CommandError> {
@@ -149,22 +156,22 @@ impl Notifier {
     /// Stores the notices; returns their channels.
     async fn write(
         &self,
-        line: &RunSummary,
+        summary: &RunSummary,
         state: &RunState,
         notices: &[PlannedNotice],
     ) -> Result<Vec<String>, CommandError> {
         let checked = notices.iter().any(|planned| matches!(planned.to, decide::Recipient::Check(_)));
-        let report = if checked { self.report(&line.run).await } else { None };
-        let link = self.link.as_ref().map(|link| link.of(&line.run));
-        let run_text = RunText { line, state, link, report };
+        let report = if checked { self.report(&summary.run).await } else { None };
+        let link = self.link.as_ref().map(|link| link.of(&summary.run));
+        let run_text = RunText { summary, state, link, report };
         let mut channels = Vec::new();
         for planned in notices {
-            let id = Notice::id(&line.run, &planned.to, &planned.what);
+            let id = Notice::id(&summary.run, &planned.to, &planned.content);
             let letter = render::message(&run_text, planned, &id);
             let letter =
                 letter.map_err(|error| CommandError::Permanent(format!("invalid template: {error:#}")))?;
             let made_at = self.clock.now();
-            let notice = Notice { format: FORMAT, id, run: line.run.clone(), made_at, letter };
+            let notice = Notice { format: FORMAT, id, run: summary.run.clone(), made_at, letter };
             self.outbox.put(&notice).await.map_err(CommandError::transient)?;
             channels.push(notice.channel());
         }
@@ -185,21 +192,21 @@ impl Notifier {
     /// Returns an error if a run failed temporarily, after all runs were examined.
     pub(crate) async fn poll_ledger(&self) -> Result<(), CommandError> {
         let recent = self.recent().await?;
-        let lines = self.view.all().await.map_err(CommandError::transient)?;
-        let ended = |line: &RunSummary| line.closed_at.is_some_and(|at| at >= recent);
-        let open = |line: &RunSummary| line.closed_at.is_none() && line.trigger.kind == "push";
-        let looked_at = || self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let current: BTreeSet<(RunId, bool)> = lines
+        let summaries = self.view.all().await.map_err(CommandError::transient)?;
+        let ended = |summary: &RunSummary| summary.closed_at.is_some_and(|at| at >= recent);
+        let open = |summary: &RunSummary| summary.closed_at.is_none() && summary.trigger.kind == "push";
+        let checked_runs = || self.checked_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let current: BTreeSet<(RunId, bool)> = summaries
             .iter()
-            .filter(|line| ended(line) || open(line))
-            .map(|line| (line.run.clone(), line.closed_at.is_some()))
+            .filter(|summary| ended(summary) || open(summary))
+            .map(|summary| (summary.run.clone(), summary.closed_at.is_some()))
             .collect();
-        looked_at().retain(|known| current.contains(known));
-        let unknown: Vec<_> = current.difference(&looked_at()).cloned().collect();
+        checked_runs().retain(|known| current.contains(known));
+        let unknown: Vec<_> = current.difference(&checked_runs()).cloned().collect();
         let mut result = Ok(());
         for (run, over) in unknown {
             match if over { self.notify_ended(&run).await } else { self.notify_begun(&run).await } {
-                Ok(()) => drop(looked_at().insert((run, over))),
+                Ok(()) => drop(checked_runs().insert((run, over))),
                 Err(trouble) => result = result.and(Err(trouble)),
             }
         }

@@ -20,9 +20,9 @@ use run_index::RunSummary;
 pub const STILL: Span = Span::from_secs(24 * 3600);
 
 /// Outcome of a run; `None` while it is open. A fail verdict takes precedence over every conclusion except `cancelled`.
-pub fn outcome(line: &RunSummary) -> Option<RunOutcome> {
-    line.closed_at?;
-    Some(match (line.conclusion.as_str(), line.verdict) {
+pub fn outcome(summary: &RunSummary) -> Option<RunOutcome> {
+    summary.closed_at?;
+    Some(match (summary.conclusion.as_str(), summary.verdict) {
         ("cancelled", _) => RunOutcome::Cancelled,
         (_, Some(Verdict::Fail)) => RunOutcome::Failed,
         ("yielded", _) => RunOutcome::Yielded,
@@ -46,7 +46,7 @@ const fn news_of_failure(outcome: RunOutcome) -> Option<News> {
 #[derive(Clone, Copy, Debug)]
 pub struct NoticeSubject<'a> {
     /// Summary from the run index.
-    pub line: &'a RunSummary,
+    pub summary: &'a RunSummary,
     /// The existing cluster that the run's workflow names; `None` if each run provisions a cluster. Workflow name and cluster identify
     /// the system.
     pub cluster: Option<&'a str>,
@@ -61,7 +61,7 @@ pub struct NoticeSubject<'a> {
 pub struct PlannedNotice {
     /// Receiver of the notice.
     pub to: Recipient,
-    pub what: Occasion,
+    pub content: NoticeContent,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,17 +78,17 @@ pub enum Recipient {
 
 /// Content of a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Occasion {
+pub enum NoticeContent {
     /// The run was recorded and is in progress.
-    Begun,
+    Started,
     Ended(RunOutcome),
     /// The system's state changed.
-    New(New),
+    Changed(StateChange),
 }
 
 /// A change of a system's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct New {
+pub struct StateChange {
     /// Kind of change.
     pub news: News,
     /// Outcome of the run that caused the news.
@@ -103,8 +103,8 @@ pub struct New {
 pub fn begun(subject: &NoticeSubject<'_>) -> Vec<PlannedNotice> {
     let Some(push) = subject.push else { return Vec::new() };
     let status = |target: &Notify| matches!(target, Notify::Github(github) if github.status);
-    let requested = subject.line.closed_at.is_none() && subject.targets.iter().any(status);
-    let planned = || PlannedNotice { to: Recipient::Status(push.clone()), what: Occasion::Begun };
+    let requested = subject.summary.closed_at.is_none() && subject.targets.iter().any(status);
+    let planned = || PlannedNotice { to: Recipient::Status(push.clone()), content: NoticeContent::Started };
     requested.then(planned).into_iter().collect()
 }
 
@@ -122,13 +122,13 @@ pub fn ended(
     others: &[impl Borrow<RunSummary>],
     history: &ChannelHistory,
 ) -> Vec<PlannedNotice> {
-    let Some(outcome) = outcome(subject.line) else { return Vec::new() };
-    let before = before(subject, others);
+    let Some(outcome) = outcome(subject.summary) else { return Vec::new() };
+    let earlier = earlier_runs(subject, others);
     let mut notices = Vec::new();
     for target in subject.targets {
         match (target, subject.push) {
             (Notify::Github(github), Some(push)) => {
-                let mut add = |to| notices.push(PlannedNotice { to, what: Occasion::Ended(outcome) });
+                let mut add = |to| notices.push(PlannedNotice { to, content: NoticeContent::Ended(outcome) });
                 if github.status {
                     add(Recipient::Status(push.clone()));
                 }
@@ -139,10 +139,10 @@ pub fn ended(
             (Notify::Github(_), None) => {}
             (Notify::Channel(to), _) => {
                 let ChannelNotify { kind, name, on, .. } = to;
-                let change = change(subject, outcome, &before, history, &to.id());
+                let change = change(subject, outcome, &earlier, history, &to.id());
                 let Some(change) = change.filter(|change| change.is_for(on)) else { continue };
                 let to = Recipient::Channel { kind: kind.clone(), name: name.clone() };
-                notices.push(PlannedNotice { to, what: Occasion::New(change.new) });
+                notices.push(PlannedNotice { to, content: NoticeContent::Changed(change.new) });
             }
         }
     }
@@ -150,42 +150,45 @@ pub fn ended(
 }
 
 /// An earlier run of the same system: end, id, outcome.
-pub type Before<'a> = (Timestamp, &'a RunId, RunOutcome);
+pub type EarlierRun<'a> = (Timestamp, &'a RunId, RunOutcome);
 
 /// Runs of the same system that ended before the subject, oldest first by their end, without cancelled ones. The order
 /// of requests has no effect, because notices are decided when runs end.
-pub fn before<'a>(subject: &NoticeSubject<'_>, others: &'a [impl Borrow<RunSummary>]) -> Vec<Before<'a>> {
-    let line = subject.line;
-    let Some(closed_at) = line.closed_at else { return Vec::new() };
+pub fn earlier_runs<'a>(
+    subject: &NoticeSubject<'_>,
+    others: &'a [impl Borrow<RunSummary>],
+) -> Vec<EarlierRun<'a>> {
+    let summary = subject.summary;
+    let Some(closed_at) = summary.closed_at else { return Vec::new() };
     let same = |other: &&RunSummary| {
-        other.workflow == line.workflow
+        other.workflow == summary.workflow
             && subject.cluster.is_none_or(|cluster| other.cluster.as_deref() == Some(cluster))
     };
-    let mut before: Vec<Before<'a>> = others
+    let mut earlier: Vec<EarlierRun<'a>> = others
         .iter()
         .map(Borrow::borrow)
         .filter(same)
         .filter_map(|other| Some((other.closed_at?, &other.run, outcome(other)?)))
         .filter(|(at, run, outcome)| {
-            (*at, *run) < (closed_at, &line.run) && *outcome != RunOutcome::Cancelled
+            (*at, *run) < (closed_at, &summary.run) && *outcome != RunOutcome::Cancelled
         })
         .collect();
-    before.sort();
-    before
+    earlier.sort();
+    earlier
 }
 
 /// A change of a system's state, and the failures that led to the change.
 struct NewsChange {
-    new: New,
-    troubles: BTreeSet<News>,
+    new: StateChange,
+    failures: BTreeSet<News>,
 }
 
 impl NewsChange {
     /// Whether the change is among the news that the channel subscribed to.
     fn is_for(&self, on: &[News]) -> bool {
-        let troubles = [News::Failed, News::Inconclusive, News::Broken];
-        let any = !on.iter().any(|news| troubles.contains(news));
-        on.contains(&self.new.news) && (any || self.troubles.iter().any(|news| on.contains(news)))
+        let failures = [News::Failed, News::Inconclusive, News::Broken];
+        let any = !on.iter().any(|news| failures.contains(news));
+        on.contains(&self.new.news) && (any || self.failures.iter().any(|news| on.contains(news)))
     }
 }
 
@@ -193,32 +196,32 @@ impl NewsChange {
 fn change(
     subject: &NoticeSubject<'_>,
     outcome: RunOutcome,
-    before: &[Before<'_>],
+    earlier: &[EarlierRun<'_>],
     history: &ChannelHistory,
     channel: &str,
 ) -> Option<NewsChange> {
-    let line = subject.line;
-    let ended = line.closed_at?;
+    let summary = subject.summary;
+    let ended = summary.closed_at?;
     let knows = |run: &RunId| history.get(run).is_some_and(|channels| channels.contains(channel));
-    let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
+    let after = |passed: Option<usize>| &earlier[passed.map_or(0, |at| at + 1)..];
 
     let Some(failure_news) = news_of_failure(outcome) else {
         // Failures before the last pass with a decision are ignored: their recovery was decided with that pass. A pass without a decision
         // reported no recovery.
         let decided =
-            |(_, run, outcome): &Before<'_>| *outcome == RunOutcome::Passed && history.contains_key(*run);
-        let troubled = after(before.iter().rposition(decided)).iter();
+            |(_, run, outcome): &EarlierRun<'_>| *outcome == RunOutcome::Passed && history.contains_key(*run);
+        let since_pass = after(earlier.iter().rposition(decided)).iter();
         let known: Vec<_> =
-            troubled.filter(|(_, run, outcome)| *outcome != RunOutcome::Passed && knows(run)).collect();
+            since_pass.filter(|(_, run, outcome)| *outcome != RunOutcome::Passed && knows(run)).collect();
         let (since, first, _) = known.first().filter(|_| outcome == RunOutcome::Passed)?;
-        let troubles = known.iter().filter_map(|(_, _, outcome)| news_of_failure(*outcome)).collect();
-        let new = New { news: News::Recovered, outcome, since: *since, first: (*first).clone() };
-        return Some(NewsChange { new, troubles });
+        let failures = known.iter().filter_map(|(_, _, outcome)| news_of_failure(*outcome)).collect();
+        let new = StateChange { news: News::Recovered, outcome, since: *since, first: (*first).clone() };
+        return Some(NewsChange { new, failures });
     };
-    let passed = before.iter().rposition(|(_, _, outcome)| *outcome == RunOutcome::Passed);
-    let alike: Vec<_> = after(passed).iter().filter(|(_, _, before)| *before == outcome).collect();
+    let passed = earlier.iter().rposition(|(_, _, outcome)| *outcome == RunOutcome::Passed);
+    let alike: Vec<_> = after(passed).iter().filter(|(_, _, other)| *other == outcome).collect();
     // The failure starts at the first failed run of this kind, whether or not the channel received a notice about this run.
-    let (since, first) = alike.first().map_or((ended, &line.run), |(since, first, _)| (*since, *first));
+    let (since, first) = alike.first().map_or((ended, &summary.run), |(since, first, _)| (*since, *first));
     let mut known = alike.iter().filter(|(_, run, _)| knows(run));
     let news = match known.next() {
         None => failure_news,
@@ -231,7 +234,7 @@ fn change(
         }
     };
     Some(NewsChange {
-        new: New { news, outcome, since, first: first.clone() },
-        troubles: [failure_news].into(),
+        new: StateChange { news, outcome, since, first: first.clone() },
+        failures: [failure_news].into(),
     })
 }

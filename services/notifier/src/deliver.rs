@@ -43,44 +43,44 @@ impl Notifier {
         done.into_iter().collect::<Result<(), _>>().map_err(CommandError::transient)
     }
 
-    async fn attempt(&self, place: &NoticeKey) -> Result<(), StoreError> {
+    async fn attempt(&self, key: &NoticeKey) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let number = match self.outbox.status(place, now).await? {
-            DeliveryStatus::Over => return self.outbox.forget(place).await,
+        let number = match self.outbox.status(key, now).await? {
+            DeliveryStatus::Over => return self.outbox.forget(key).await,
             DeliveryStatus::Wait(_) | DeliveryStatus::Busy(_) => return Ok(()),
             DeliveryStatus::Due(number) => number,
         };
         // The notice may be absent, because its hint is written first.
-        let Some(notice) = self.outbox.get(place).await? else { return Ok(()) };
-        if place.channel == ENDED && !self.beginning_is_over(place).await? {
+        let Some(notice) = self.outbox.get(key).await? else { return Ok(()) };
+        if key.channel == ENDED && !self.beginning_is_over(key).await? {
             return Ok(());
         }
-        if !self.outbox.claim(place, number, now).await? {
+        if !self.outbox.claim(key, number, now).await? {
             return Ok(());
         }
         // Check after the claim, because the process that sends the final status checks for this claim: at least one of the two processes
         // finds the other's object.
-        let ended = NoticeKey { channel: ENDED.to_owned(), ..place.clone() };
-        if place.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
-            return self.outbox.supersede(place, now).await;
+        let ended = NoticeKey { channel: ENDED.to_owned(), ..key.clone() };
+        if key.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
+            return self.outbox.supersede(key, now).await;
         }
         if let Some(why) = self.sender.lacks(&notice) {
             // Log an error at the first attempt and when the notice is given up, and warnings in between.
             if number == 1 {
-                error!(run.id = %notice.run, channel = place.channel, "a notice cannot be sent: {why}");
-                notice_without_address(&place.channel);
+                error!(run.id = %notice.run, channel = key.channel, "a notice cannot be sent: {why}");
+                notice_without_address(&key.channel);
             }
-            return self.note(&notice, number, Reply::transient(why)).await;
+            return self.record_reply(&notice, number, Reply::transient(why)).await;
         }
         let reply = tokio::time::timeout(PATIENCE, self.sender.deliver(&notice)).await;
         let reply = reply.unwrap_or_else(|_| Reply::transient("timeout"));
-        self.note(&notice, number, reply).await
+        self.record_reply(&notice, number, reply).await
     }
 
     /// Gives up the pending status: a pending status sent after the final one would stay on the commit permanently.
     /// Returns false while an attempt is in progress.
-    async fn beginning_is_over(&self, place: &NoticeKey) -> Result<bool, StoreError> {
-        let begun = NoticeKey { channel: BEGUN.to_owned(), ..place.clone() };
+    async fn beginning_is_over(&self, key: &NoticeKey) -> Result<bool, StoreError> {
+        let begun = NoticeKey { channel: BEGUN.to_owned(), ..key.clone() };
         if self.outbox.get(&begun).await?.is_none() {
             return Ok(true);
         }
@@ -94,7 +94,7 @@ impl Notifier {
         }
     }
 
-    async fn note(&self, notice: &Notice, number: u32, reply: Reply) -> Result<(), StoreError> {
+    async fn record_reply(&self, notice: &Notice, number: u32, reply: Reply) -> Result<(), StoreError> {
         let (run, channel) = (&notice.run, notice.channel());
         let reason = match &reply {
             Reply::Delivered => None,

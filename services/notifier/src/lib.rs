@@ -62,7 +62,7 @@ pub struct Notifier {
     clock: Arc<dyn Clock>,
     link: Option<RunLink>,
     /// Runs that this process need not examine again, and whether they were closed at that time.
-    looked_at: Mutex<BTreeSet<(RunId, bool)>>,
+    checked_runs: Mutex<BTreeSet<(RunId, bool)>>,
 }
 
 impl Notifier {
@@ -71,7 +71,7 @@ impl Notifier {
         // Decisions depend on the conclusions of earlier runs: with a stale index the notifier would repeat notices.
         let view = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
         let outbox = outbox::Outbox::new(store);
-        Arc::new(Self { view, outbox, sender, bus, clock, link, looked_at: Mutex::default() })
+        Arc::new(Self { view, outbox, sender, bus, clock, link, checked_runs: Mutex::default() })
     }
 
     /// The search for missed endings and undelivered notices.

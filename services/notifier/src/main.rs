@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::{Local, ServiceParts, StorageLocation};
+use gcp::{AbsolutePath, ServiceParts, StorageLocation};
 use ledger::{Ledger, Split};
 use notifier::{
     Notifier, NotifierSetup, RunLink, TAKES,
@@ -14,7 +14,7 @@ use service::{Handler, ids};
 struct Config {
     ledger: StorageLocation,
     artefacts: StorageLocation,
-    channels: Option<Local>,
+    channels: Option<AbsolutePath>,
     github: GithubApi,
     link: Option<RunLink>,
 }
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
             if config.ledger != config.artefacts {
                 records = Arc::new(Split::new("open/", Arc::clone(&store), records));
             }
-            let secrets = Secrets::of_process(config.channels.map(|Local(folder)| folder));
+            let secrets = Secrets::of_process(config.channels.map(|AbsolutePath(folder)| folder));
             let sender = HttpSender::new(secrets, config.github, Arc::clone(&context.clock));
             let notifier = Notifier::new(NotifierSetup {
                 ledger: Ledger::new(records, Arc::new(ids::unique)),
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             });
             let periodic_tasks = notifier.periodic_tasks();
             let handler: Arc<dyn Handler> = notifier;
-            Ok(ServiceParts { takes: TAKES.to_vec(), handler, parking: store, periodic_tasks })
+            Ok(ServiceParts { takes: TAKES.to_vec(), handler, dead_letters: store, periodic_tasks })
         },
     )
 }

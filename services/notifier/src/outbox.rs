@@ -145,8 +145,8 @@ impl Outbox {
     }
 
     /// A notice; `None` if absent.
-    pub async fn get(&self, place: &NoticeKey) -> Result<Option<Notice>, StoreError> {
-        let notice: Option<Notice> = self.read(&place.name()).await?;
+    pub async fn get(&self, key: &NoticeKey) -> Result<Option<Notice>, StoreError> {
+        let notice: Option<Notice> = self.read(&key.name()).await?;
         Ok(notice.filter(|notice| notice.format <= FORMAT))
     }
 
@@ -158,8 +158,8 @@ impl Outbox {
         Ok(places)
     }
 
-    pub async fn status(&self, place: &NoticeKey, now: Timestamp) -> Result<DeliveryStatus, StoreError> {
-        let folder = place.folder();
+    pub async fn status(&self, key: &NoticeKey, now: Timestamp) -> Result<DeliveryStatus, StoreError> {
+        let folder = key.folder();
         let names = self.0.list(&folder).await?;
         let inner = || names.iter().filter_map(|name| name.strip_prefix(&folder));
         if inner().any(|name| name == "end.json") {
@@ -167,24 +167,24 @@ impl Outbox {
         }
         let number = |name: &str| name.strip_prefix("try-")?.strip_suffix(".json")?.parse::<u32>().ok();
         let Some(last) = inner().filter_map(number).max() else { return Ok(DeliveryStatus::Due(1)) };
-        let standing = match self.read::<FailedAttempt>(&format!("{folder}said-{last}.json")).await? {
+        let status = match self.read::<FailedAttempt>(&format!("{folder}said-{last}.json")).await? {
             Some(attempt) => DeliveryStatus::Wait(attempt.not_before),
             None => {
                 let begun: Option<AttemptStart> = self.read(&format!("{folder}try-{last}.json")).await?;
                 DeliveryStatus::Busy(begun.map_or(now, |begun| begun.at + UNDER_WAY))
             }
         };
-        Ok(match standing {
+        Ok(match status {
             DeliveryStatus::Wait(until) | DeliveryStatus::Busy(until) if until <= now => {
                 DeliveryStatus::Due(last + 1)
             }
-            standing => standing,
+            status => status,
         })
     }
 
     /// Claims an attempt. Returns false if another process has claimed it.
-    pub async fn claim(&self, place: &NoticeKey, number: u32, now: Timestamp) -> Result<bool, StoreError> {
-        let name = format!("{}try-{number}.json", place.folder());
+    pub async fn claim(&self, key: &NoticeKey, number: u32, now: Timestamp) -> Result<bool, StoreError> {
+        let name = format!("{}try-{number}.json", key.folder());
         Ok(self.0.create_json(&name, &AttemptStart { at: now }).await? == Creation::Created)
     }
 
@@ -215,23 +215,23 @@ impl Outbox {
     }
 
     /// Ends the delivery because another notice replaces it.
-    pub async fn supersede(&self, place: &NoticeKey, now: Timestamp) -> Result<(), StoreError> {
-        self.end(place, &DeliveryEnd { at: now, how: "superseded".to_owned(), why: None, tries: 0 }).await
+    pub async fn supersede(&self, key: &NoticeKey, now: Timestamp) -> Result<(), StoreError> {
+        self.end(key, &DeliveryEnd { at: now, how: "superseded".to_owned(), why: None, tries: 0 }).await
     }
 
-    async fn end(&self, place: &NoticeKey, end: &DeliveryEnd) -> Result<(), StoreError> {
-        self.0.create_json(&(place.folder() + "end.json"), end).await?;
-        self.forget(place).await
+    async fn end(&self, key: &NoticeKey, end: &DeliveryEnd) -> Result<(), StoreError> {
+        self.0.create_json(&(key.folder() + "end.json"), end).await?;
+        self.forget(key).await
     }
 
     /// Removes the hint.
-    pub async fn forget(&self, place: &NoticeKey) -> Result<(), StoreError> {
-        self.0.remove(&place.hint()).await
+    pub async fn forget(&self, key: &NoticeKey) -> Result<(), StoreError> {
+        self.0.remove(&key.hint()).await
     }
 
     /// Records that all notices of a run's end are decided. `listened`: all channels with a decision; `channels`: the channels that
     /// receive a notice.
-    pub async fn mark(
+    pub async fn mark_decided(
         &self,
         run: &RunId,
         channels: Vec<String>,

@@ -7,7 +7,7 @@ use model::{News, Reason, Stage, Verdict};
 use run_index::RunSummary;
 
 use crate::{
-    decide::{New, Occasion, PlannedNotice, Recipient, RunOutcome},
+    decide::{NoticeContent, PlannedNotice, Recipient, RunOutcome, StateChange},
     notice::{CheckRun, CommitStatus, OutgoingMessage},
 };
 
@@ -25,7 +25,7 @@ const NAME: usize = 100;
 /// A run, as input of the templates.
 pub struct RunText<'a> {
     /// Summary from the run index.
-    pub line: &'a RunSummary,
+    pub summary: &'a RunSummary,
     /// State from the ledger.
     pub state: &'a RunState,
     pub link: Option<String>,
@@ -38,7 +38,7 @@ pub struct RunText<'a> {
 /// # Errors
 /// Returns an error if a template is invalid: a bug of this program.
 pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<OutgoingMessage, Error> {
-    let what = &planned.what;
+    let what = &planned.content;
     let headline = headline(run, what);
     let text = run.notice_text(&headline, what);
     Ok(match &planned.to {
@@ -64,7 +64,7 @@ pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<O
             push: push.clone(),
             name: context_of(run),
             // GitHub treats neutral and skipped as success where checks are required.
-            conclusion: match (outcome(what), run.line.conclusion.as_str()) {
+            conclusion: match (outcome(what), run.summary.conclusion.as_str()) {
                 (Some(RunOutcome::Passed), _) => "success",
                 (Some(RunOutcome::Cancelled | RunOutcome::Yielded), _) => "cancelled",
                 (Some(RunOutcome::Broken), "timed_out") => "timed_out",
@@ -75,13 +75,13 @@ pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<O
             summary: text.render("check.md", CHECK)?,
             title: headline,
             text: run.report.clone(),
-            started_at: run.line.requested_at,
-            completed_at: run.line.closed_at.unwrap_or(run.state.recorded_at),
+            started_at: run.summary.requested_at,
+            completed_at: run.summary.closed_at.unwrap_or(run.state.recorded_at),
             details_url: run.link.clone(),
         })),
         Recipient::Channel { kind, name } => {
             let known = channels::kind(kind).ok_or_else(|| invalid(channels::unknown(kind)))?;
-            let Occasion::New(new) = what else {
+            let NoticeContent::Changed(new) = what else {
                 return Err(invalid("channels receive only changes".to_owned()));
             };
             let content = known.content(&text, &run.posted(new, id))?;
@@ -94,20 +94,20 @@ fn invalid(why: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, why)
 }
 
-const fn outcome(what: &Occasion) -> Option<RunOutcome> {
+const fn outcome(what: &NoticeContent) -> Option<RunOutcome> {
     match what {
-        Occasion::Begun => None,
-        Occasion::Ended(outcome) => Some(*outcome),
-        Occasion::New(new) => Some(new.outcome),
+        NoticeContent::Started => None,
+        NoticeContent::Ended(outcome) => Some(*outcome),
+        NoticeContent::Changed(new) => Some(new.outcome),
     }
 }
 
 fn context_of(run: &RunText<'_>) -> String {
-    format!("burnin/{}", run.line.workflow)
+    format!("burnin/{}", run.summary.workflow)
 }
 
-fn headline(run: &RunText<'_>, what: &Occasion) -> String {
-    let outcome_text = |outcome: RunOutcome| match (outcome, run.line.verdict) {
+fn headline(run: &RunText<'_>, what: &NoticeContent) -> String {
+    let outcome_text = |outcome: RunOutcome| match (outcome, run.summary.verdict) {
         (RunOutcome::Passed, Some(_)) => "the verdict is pass",
         (RunOutcome::Passed, None) => "done, without a verdict",
         (RunOutcome::Failed, _) => "the verdict is fail",
@@ -117,13 +117,15 @@ fn headline(run: &RunText<'_>, what: &Occasion) -> String {
         (RunOutcome::Yielded, _) => "the run yielded to other jobs",
     };
     match what {
-        Occasion::Begun => "the run is in progress".to_owned(),
-        Occasion::Ended(outcome) => outcome_text(*outcome).to_owned(),
-        Occasion::New(New { news: News::Recovered, .. }) => "recovered, the verdict is pass again".to_owned(),
-        Occasion::New(New { news: News::StillFailing, outcome, .. }) => {
+        NoticeContent::Started => "the run is in progress".to_owned(),
+        NoticeContent::Ended(outcome) => outcome_text(*outcome).to_owned(),
+        NoticeContent::Changed(StateChange { news: News::Recovered, .. }) => {
+            "recovered, the verdict is pass again".to_owned()
+        }
+        NoticeContent::Changed(StateChange { news: News::StillFailing, outcome, .. }) => {
             format!("not fixed for a day: {}", outcome_text(*outcome))
         }
-        Occasion::New(New { outcome, .. }) => outcome_text(*outcome).to_owned(),
+        NoticeContent::Changed(StateChange { outcome, .. }) => outcome_text(*outcome).to_owned(),
     }
 }
 
@@ -131,7 +133,7 @@ impl RunText<'_> {
     fn reasons(&self) -> Vec<Reason> {
         let reasons = self.state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default();
         // For a verdict other than pass, only the reasons for that verdict are reported.
-        let verdict = self.line.verdict.unwrap_or(Verdict::Pass);
+        let verdict = self.summary.verdict.unwrap_or(Verdict::Pass);
         reasons.into_iter().filter(|reason| reason.weighs == verdict).collect()
     }
 
@@ -147,8 +149,8 @@ impl RunText<'_> {
         })
     }
 
-    fn posted(&self, new: &New, id: &str) -> Posted {
-        let line = self.line;
+    fn posted(&self, new: &StateChange, id: &str) -> Posted {
+        let summary = self.summary;
         Posted {
             schema: "burnin/notice/v1".to_owned(),
             id: id.to_owned(),
@@ -156,15 +158,15 @@ impl RunText<'_> {
             outcome: new.outcome,
             since: new.since,
             first_run: new.first.clone(),
-            run: line.run.clone(),
-            workflow: line.workflow.clone(),
-            system: line.system.clone(),
-            cluster: line.cluster.clone(),
-            trigger: line.trigger.clone(),
-            requested_at: line.requested_at,
-            closed_at: line.closed_at.unwrap_or(self.state.recorded_at),
-            conclusion: line.conclusion.clone(),
-            verdict: line.verdict,
+            run: summary.run.clone(),
+            workflow: summary.workflow.clone(),
+            system: summary.system.clone(),
+            cluster: summary.cluster.clone(),
+            trigger: summary.trigger.clone(),
+            requested_at: summary.requested_at,
+            closed_at: summary.closed_at.unwrap_or(self.state.recorded_at),
+            conclusion: summary.conclusion.clone(),
+            verdict: summary.verdict,
             reasons: self.state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
             failure: self.failure(),
             link: self.link.clone(),
@@ -172,8 +174,8 @@ impl RunText<'_> {
     }
 
     /// Values of a notice that templates use.
-    fn notice_text<'b>(&'b self, headline: &'b str, what: &Occasion) -> NoticeText<'b> {
-        let line = self.line;
+    fn notice_text<'b>(&'b self, headline: &'b str, what: &NoticeContent) -> NoticeText<'b> {
+        let summary = self.summary;
         let short = report::shortened;
         let reasons = self.reasons().into_iter().take(REASONS).map(|Reason { code, weighs, text }| Reason {
             code: short(&code, NAME),
@@ -190,22 +192,22 @@ impl RunText<'_> {
             short(&names.join(", "), TEXT)
         });
         let since = match what {
-            Occasion::New(new) if new.first != line.run => {
+            NoticeContent::Changed(new) if new.first != summary.run => {
                 Some((new.since.to_string(), new.first.to_string()))
             }
             _ => None,
         };
         NoticeText {
             headline,
-            workflow: short(&line.workflow, NAME),
-            cluster: line.cluster.as_deref().map(|cluster| short(cluster, NAME)),
-            run: line.run.as_str(),
+            workflow: short(&summary.workflow, NAME),
+            cluster: summary.cluster.as_deref().map(|cluster| short(cluster, NAME)),
+            run: summary.run.as_str(),
             reasons: reasons.collect(),
             failure,
             suspects,
             since,
-            cause: short(&format!("{}: {}", line.trigger.kind, line.trigger.by), NAME),
-            closed_at: line.closed_at.map(|at| at.to_string()),
+            cause: short(&format!("{}: {}", summary.trigger.kind, summary.trigger.by), NAME),
+            closed_at: summary.closed_at.map(|at| at.to_string()),
             link: self.link.clone(),
         }
     }

@@ -20,7 +20,7 @@ use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle,
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
 pub use providers::Providers;
-pub use sweep::{SweepOutcome, Sweeper, Swept, release, sweep};
+pub use sweep::{LeaseOutcome, Sweeper, SweptCluster, release, sweep};
 
 /// The provisioner's handler, over any [`ClusterProvider`].
 pub struct Provisioner {
@@ -47,7 +47,7 @@ impl Provisioner {
         expires_at: Option<Timestamp>,
         publisher: &Publisher,
     ) -> Result<(), CommandError> {
-        if let (ClusterSpec::Rent(system), Some(expires_at)) = (spec, expires_at) {
+        if let (ClusterSpec::Provisioned(system), Some(expires_at)) = (spec, expires_at) {
             let order = Order { id: id.clone(), name: name.to_owned(), system: system.clone(), expires_at };
             match self.clusters.create(&order).await {
                 Ok(handle) => publisher.publish_fact(id, Fact::ClusterAccepted(Handle { handle })).await?,
@@ -85,17 +85,17 @@ async fn poll(
     spec: &ClusterSpec,
     name: &str,
 ) -> Result<PollResult, PortError> {
-    let standing = match spec {
-        ClusterSpec::Rent(_) => clusters.poll(name).await?,
+    let status = match spec {
+        ClusterSpec::Provisioned(_) => clusters.poll(name).await?,
         ClusterSpec::Existing { system, .. } => clusters.find(system, name).await?,
     };
-    Ok(poll_result(standing))
+    Ok(poll_result(status))
 }
 
-fn poll_result(standing: ClusterStatus) -> PollResult {
+fn poll_result(status: ClusterStatus) -> PollResult {
     let failed =
         |class, code, why: String| PollResult::Ended(Fact::ClusterFailed(Failure::new(class, code, why)));
-    match standing {
+    match status {
         ClusterStatus::Starting => PollResult::Running,
         ClusterStatus::Ready(cluster) => PollResult::Ended(Fact::ClusterReady(cluster)),
         ClusterStatus::Absent => {
@@ -119,7 +119,7 @@ impl Worker for Provisioner {
                 self.create(id, spec, name, *expires_at, publisher).await
             }
             Body::ClusterObserve { spec, name } => self.observe(id, spec, name, publisher).await,
-            Body::ClusterDelete { spec: ClusterSpec::Rent(_), name } => {
+            Body::ClusterDelete { spec: ClusterSpec::Provisioned(_), name } => {
                 match self.clusters.delete(name).await {
                     Ok(deleted) => Ok(publisher.publish_fact(id, Fact::ClusterDeleted(deleted)).await?),
                     // A deletion is owed until it is done: an error is retried, never reported as a failure.

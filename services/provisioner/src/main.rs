@@ -23,7 +23,7 @@ struct Config {
     account: Option<BuildAccount>,
     logs: Option<gcp::StorageLocation>,
     grace: Span,
-    look: Span,
+    poll_interval: Span,
 }
 
 fn main() -> ExitCode {
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             let (secrets, cloud_build) = (env.optional("BURNIN_SECRETS"), CloudBuildSettings::read(env));
             let grace = env.or("BURNIN_SWEEP_GRACE", Span::from_secs(120));
             let (account, logs) = (env.optional("BURNIN_BUILD_ACCOUNT"), env.optional("BURNIN_BUILD_LOGS"));
-            let look = env.or("BURNIN_LOOK", Span::from_secs(10));
+            let poll_interval = env.or("BURNIN_LOOK", Span::from_secs(10));
             Some(Config {
                 artefacts: artefacts?,
                 clusters: clusters?,
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
                 account: account?,
                 logs: logs?,
                 grace: grace?,
-                look: look?,
+                poll_interval: poll_interval?,
             })
         },
         parts,
@@ -85,7 +85,7 @@ fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, Start
     let deployed = DeployedClusters::new(&clusters::KINDS, builds, Arc::clone(&store), clock());
     let clusters = Arc::new(Providers { deployed, local: processes });
     let sweeper: Arc<dyn PeriodicTask> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
-    let worker = Provisioner::new(Arc::clone(&clusters) as _, config.look);
+    let worker = Provisioner::new(Arc::clone(&clusters) as _, config.poll_interval);
     let mut parts = context.worker(worker, &Provisioner::TAKES, store);
     if let Some(builds) = on_cloud_build {
         let publisher = Publisher::new("provisioner", Arc::clone(&context.bus), Arc::clone(&context.clock));

@@ -32,7 +32,7 @@ impl ClusterProvider for Providers {
     async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
         match (self.deployed.poll(name).await?, &self.local) {
             (ClusterStatus::Absent, Some(local)) => local.poll(name).await,
-            (standing, _) => Ok(standing),
+            (status, _) => Ok(status),
         }
     }
 

@@ -14,7 +14,7 @@ use cluster_api::{ClusterProvider, ListedCluster};
 
 /// Result of the sweep for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SweepOutcome {
+pub enum LeaseOutcome {
     /// The cluster's lease has not expired, or the grace period for its release has not ended.
     Kept {
         /// End of the grace period.
@@ -25,16 +25,16 @@ pub enum SweepOutcome {
     /// Lease expired; not deleted, because the sweep is a dry run.
     Due,
     /// Lease expired, and the provider confirmed the deletion.
-    Gone(Deleted),
+    Deleted(Deleted),
     /// Lease expired, but not deleted, with the reason. The next sweep retries.
-    Left(String),
+    Remaining(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweptCluster {
     /// Cluster with its labels, from the provider's list.
     pub cluster: ListedCluster,
-    pub outcome: SweepOutcome,
+    pub outcome: LeaseOutcome,
 }
 
 /// The sweeper as a periodic task: fails if an expired cluster remains.
@@ -62,10 +62,10 @@ impl PeriodicTask for Sweeper {
             PortError::Permanent(failure) => failure.message,
         })?;
         let mut left = Vec::new();
-        for Swept { cluster, outcome } in swept {
+        for SweptCluster { cluster, outcome } in swept {
             match outcome {
-                SweepOutcome::Kept { .. } => {}
-                SweepOutcome::Gone(deleted) => {
+                LeaseOutcome::Kept { .. } => {}
+                LeaseOutcome::Deleted(deleted) => {
                     warn!(
                         cluster = cluster.name,
                         run.id = cluster.run,
@@ -73,11 +73,11 @@ impl PeriodicTask for Sweeper {
                         deleted.evidence
                     );
                 }
-                SweepOutcome::Unlabelled => {
+                LeaseOutcome::Unlabelled => {
                     warn!(cluster = cluster.name, "no expiry label: check it manually")
                 }
-                SweepOutcome::Due => left.push(cluster.name),
-                SweepOutcome::Left(why) => left.push(format!("{}: {why}", cluster.name)),
+                LeaseOutcome::Due => left.push(cluster.name),
+                LeaseOutcome::Remaining(why) => left.push(format!("{}: {why}", cluster.name)),
             }
         }
         if left.is_empty() { Ok(()) } else { Err(format!("expired clusters remain: {}", left.join("; "))) }
@@ -92,20 +92,20 @@ pub async fn sweep(
     clusters: &dyn ClusterProvider,
     grace: Span,
     really: bool,
-) -> Result<Vec<Swept>, PortError> {
+) -> Result<Vec<SweptCluster>, PortError> {
     let listing = clusters.list().await?;
     let mut swept = Vec::new();
     for cluster in listing.clusters {
         let outcome = match cluster.expires_at.map(|expires_at| expires_at + grace) {
-            None => SweepOutcome::Unlabelled,
-            Some(until) if listing.at < until => SweepOutcome::Kept { until },
-            Some(_) if !really => SweepOutcome::Due,
+            None => LeaseOutcome::Unlabelled,
+            Some(until) if listing.at < until => LeaseOutcome::Kept { until },
+            Some(_) if !really => LeaseOutcome::Due,
             Some(_) => deleted(clusters, &cluster.name).await,
         };
-        swept.push(Swept { cluster, outcome });
+        swept.push(SweptCluster { cluster, outcome });
     }
-    if swept.iter().any(|swept| matches!(swept.outcome, SweepOutcome::Gone(_))) {
-        doubt(&mut swept, clusters).await;
+    if swept.iter().any(|swept| matches!(swept.outcome, LeaseOutcome::Deleted(_))) {
+        confirm_deletions(&mut swept, clusters).await;
     }
     Ok(swept)
 }
@@ -114,27 +114,27 @@ pub async fn sweep(
 ///
 /// # Errors
 /// Returns an error if the provider's list is unavailable. A failed deletion is part of the result.
-pub async fn release(clusters: &dyn ClusterProvider, name: &str) -> Result<Option<Swept>, PortError> {
+pub async fn release(clusters: &dyn ClusterProvider, name: &str) -> Result<Option<SweptCluster>, PortError> {
     let listed = clusters.list().await?.clusters.into_iter().find(|cluster| cluster.name == name);
     let Some(cluster) = listed else { return Ok(None) };
-    let mut swept = [Swept { outcome: deleted(clusters, name).await, cluster }];
-    doubt(&mut swept, clusters).await;
+    let mut swept = [SweptCluster { outcome: deleted(clusters, name).await, cluster }];
+    confirm_deletions(&mut swept, clusters).await;
     let [swept] = swept;
     Ok(Some(swept))
 }
 
-async fn deleted(clusters: &dyn ClusterProvider, name: &str) -> SweepOutcome {
+async fn deleted(clusters: &dyn ClusterProvider, name: &str) -> LeaseOutcome {
     match clusters.delete(name).await {
-        Ok(deleted) => SweepOutcome::Gone(deleted),
-        Err(PortError::Transient(why)) => SweepOutcome::Left(why),
-        Err(PortError::Permanent(failure)) => SweepOutcome::Left(failure.message),
+        Ok(deleted) => LeaseOutcome::Deleted(deleted),
+        Err(PortError::Transient(why)) => LeaseOutcome::Remaining(why),
+        Err(PortError::Permanent(failure)) => LeaseOutcome::Remaining(failure.message),
     }
 }
 
 /// Providers have confirmed deletions that did not happen: a cluster is reported as deleted only if it is no longer listed.
-async fn doubt(swept: &mut [Swept], clusters: &dyn ClusterProvider) {
+async fn confirm_deletions(swept: &mut [SweptCluster], clusters: &dyn ClusterProvider) {
     let listing = clusters.list().await;
-    for swept in swept.iter_mut().filter(|swept| matches!(swept.outcome, SweepOutcome::Gone(_))) {
+    for swept in swept.iter_mut().filter(|swept| matches!(swept.outcome, LeaseOutcome::Deleted(_))) {
         let why = match &listing {
             Ok(listing) if listing.clusters.iter().any(|listed| listed.name == swept.cluster.name) => {
                 "the provider confirmed the deletion but still lists the cluster".to_owned()
@@ -145,6 +145,6 @@ async fn doubt(swept: &mut [Swept], clusters: &dyn ClusterProvider) {
                 format!("deletion unconfirmed: {}", failure.message)
             }
         };
-        swept.outcome = SweepOutcome::Left(why);
+        swept.outcome = LeaseOutcome::Remaining(why);
     }
 }

@@ -152,14 +152,14 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     let gateways = fleet.gateways();
     let clock = tokio::spawn(periodic_tasks(fleet.periodic_tasks()));
 
-    let began = Instant::now();
+    let started = Instant::now();
     let (mut open, mut requested, mut ended): (BTreeSet<RunId>, usize, Vec<checks::Ended>) =
         Default::default();
     let mut wrong = Vec::new();
     let mut next_kill = Instant::now();
     let mut quiet_since = None;
     loop {
-        let killing = began.elapsed() < arguments.lasting.0;
+        let killing = started.elapsed() < arguments.lasting.0;
         while killing && open.len() < arguments.runs {
             receiver::failed_before(
                 &*store,
@@ -249,7 +249,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     println!(
         "{} runs ended, {kills} kills in {:.0} s; idle {:.0} s later; {:.1} records per run, {} retried",
         ended.len(),
-        began.elapsed().as_secs_f64() - rest.as_secs_f64(),
+        started.elapsed().as_secs_f64() - rest.as_secs_f64(),
         rest.as_secs_f64(),
         records as f64 / ended.len().max(1) as f64,
         ended.iter().filter(|run| run.attempts > 0).count(),

@@ -132,10 +132,10 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Fa
 
     let ledger = outcomes::ledger(rehearsal)?;
     let here: &Rehearsal = rehearsal;
-    let began = Instant::now();
+    let started = Instant::now();
     let (kills, refused, states) =
         tokio::try_join!(kill(here, seed), send(here), watch(here, &ledger, requested.count()))?;
-    let took = began.elapsed().as_secs_f64();
+    let took = started.elapsed().as_secs_f64();
     let checked = outcomes::check(rehearsal, &ledger, &requested, &states, PATIENCE).await?;
     Ok(format!(
         "{kills} kills in {:.0} s, {refused} requests repeated, {checked}, closed after {took:.1} s, {} requests allowed and none denied",

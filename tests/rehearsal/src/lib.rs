@@ -227,7 +227,7 @@ async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> R
     }
 
     wrong.extend(planted(plan, &arguments.programs, &folder.join("planted")).await);
-    let began = Instant::now();
+    let started = Instant::now();
     let removed = plan.grants.all.iter().filter(|grant| grant.address.contains(&arguments.only)).enumerate();
     let removed: Vec<_> = removed.collect();
     let count = removed.len();
@@ -243,7 +243,7 @@ async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> R
     println!(
         "rehearsal: grants removed, one at a time: {count}; rehearsals that failed for that reason: {}; {:.0} s",
         count - kept.len(),
-        began.elapsed().as_secs_f64()
+        started.elapsed().as_secs_f64()
     );
     wrong.extend(kept);
     Ok(outcome)
@@ -256,7 +256,7 @@ async fn whole(
     folder: &Path,
     strict: bool,
 ) -> Result<(Rehearsal, Vec<&'static str>), String> {
-    let began = Instant::now();
+    let started = Instant::now();
     let settings = RehearsalSettings { strict, ..RehearsalSettings::default() };
     let mut rehearsal = Rehearsal::new(plan.clone(), programs, folder, settings).await?;
     // Simulates a permission to read the sources that is not effective yet at the first load. It is not documented whether the request
@@ -281,7 +281,7 @@ async fn whole(
     println!(
         "rehearsal: {}, {tokens} wrong tokens refused in {:.1} s",
         notes.join(", "),
-        began.elapsed().as_secs_f64()
+        started.elapsed().as_secs_f64()
     );
     Ok((rehearsal, skipped))
 }

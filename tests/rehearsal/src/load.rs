@@ -40,7 +40,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
         requested.workflows.insert(name, (1, Verdict::Fail));
     }
     let ledger = outcomes::ledger(rehearsal)?;
-    let began = Instant::now();
+    let started = Instant::now();
     for number in 0..MESSAGES {
         for _ in 0..2 {
             message(rehearsal, "by-message", &number.to_string())?;
@@ -50,7 +50,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
     let pushes = (0..2 * PUSHES).map(|delivery| async move {
         let mut refused = 0;
         while let Err(why) = push(here, delivery / 2, &delivery.to_string()).await {
-            if began.elapsed() > PATIENCE {
+            if started.elapsed() > PATIENCE {
                 return Err(why);
             }
             refused += 1;
@@ -61,7 +61,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
     let pushes: Vec<Result<usize, Failed>> =
         stream::iter(pushes).buffer_unordered(2 * PUSHES).collect().await;
     let refused: usize = pushes.into_iter().sum::<Result<usize, Failed>>()?;
-    let accepted = began.elapsed().as_secs_f64();
+    let accepted = started.elapsed().as_secs_f64();
     let closed = until(rehearsal, "all runs are closed", PATIENCE, async || {
         outcomes::closed(rehearsal, &ledger, requested.count()).await
     })
@@ -70,7 +70,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
         Ok(states) => states,
         Err(why) => return Err(format!("{why}: {}", outcomes::progress(rehearsal, &ledger).await)),
     };
-    let took = began.elapsed().as_secs_f64();
+    let took = started.elapsed().as_secs_f64();
     let checked = outcomes::check(rehearsal, &ledger, &requested, &states, PATIENCE).await?;
     Ok(format!(
         "{} concurrent pushes, messages and schedules, most of them twice: pushes accepted after {accepted:.1} s, {refused} redelivered; \

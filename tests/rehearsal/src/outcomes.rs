@@ -101,7 +101,7 @@ pub async fn check(
 ) -> Result<String, Failed> {
     let failed = || states.iter().filter(|(state, _)| verdict(state) == Some(Verdict::Fail));
     let mut replies = Vec::new();
-    settle(rehearsal, requested, patience, &mut replies, || {
+    wait_until_closed(rehearsal, requested, patience, &mut replies, || {
         failed().all(|(state, _)| rehearsal.receiver.has(state.run.as_str()))
     })
     .await?;
@@ -145,7 +145,7 @@ fn verdict(state: &RunState) -> Option<Verdict> {
 }
 
 /// Waits until every message is acknowledged, no hint is left, and rows, replies and notices have arrived.
-async fn settle(
+async fn wait_until_closed(
     rehearsal: &Rehearsal,
     requested: &Requested,
     patience: Duration,
@@ -245,7 +245,7 @@ fn builds(rehearsal: &Rehearsal, requested: &Requested, wrong: &mut Vec<String>)
 fn benchmarks(rehearsal: &Rehearsal, states: &[(RunState, usize)], wrong: &mut Vec<String>) {
     let mut expected: Vec<_> = states
         .iter()
-        .filter(|(state, _)| matches!(state.workflow.cluster, Some(ClusterSpec::Rent(_))))
+        .filter(|(state, _)| matches!(state.workflow.cluster, Some(ClusterSpec::Provisioned(_))))
         .map(|(state, _)| format!("{}-job-1", state.run))
         .collect();
     let started = fs::read_to_string(rehearsal.folder().join("benchmarks")).unwrap_or_default();

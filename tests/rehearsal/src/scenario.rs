@@ -36,13 +36,13 @@ pub async fn until<T>(
     patience: Duration,
     mut done: impl AsyncFnMut() -> Result<Option<T>, String>,
 ) -> Result<T, Failed> {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         rehearsal.check()?;
         if let Some(found) = done().await? {
             return Ok(found);
         }
-        if began.elapsed() > patience {
+        if started.elapsed() > patience {
             return Err(format!("timeout after {} s, expected: {what}", patience.as_secs()));
         }
         tokio::time::sleep(PAUSE).await;
@@ -92,7 +92,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     push(rehearsal, 0, "1").await?;
     let (mut agents, mut repeated) = (BTreeSet::new(), false);
     let ended = {
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             rehearsal.check()?;
             let found = runs(rehearsal).await?;
@@ -113,7 +113,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
             {
                 break found;
             }
-            if began.elapsed() > patience {
+            if started.elapsed() > patience {
                 return Err(format!("timeout after {} s: the runs are {}", patience.as_secs(), json!(found)));
             }
             tokio::time::sleep(PAUSE).await;

@@ -15,7 +15,7 @@ pub fn workflow() -> Workflow {
             source: None,
             substitutions: Default::default(),
         })),
-        cluster: Some(ClusterSpec::Rent(System::processes(2))),
+        cluster: Some(ClusterSpec::Provisioned(System::processes(2))),
         checks: Vec::new(),
         excluded: Default::default(),
         soak: None,

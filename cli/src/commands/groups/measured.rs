@@ -59,8 +59,8 @@ pub(super) fn hosts(log: &Path) -> Result<Vec<String>, String> {
 }
 
 fn reading(log: &Path) -> Result<Reading, String> {
-    let (reading, _) =
-        parse::listen(log, &ReadFormat::Detected).map_err(|error| format!("log: {}", error.message))?;
+    let (reading, _) = parse::read_with_clues(log, &ReadFormat::Detected)
+        .map_err(|error| format!("log: {}", error.message))?;
     Ok(reading)
 }
 

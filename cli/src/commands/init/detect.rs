@@ -191,7 +191,7 @@ fn parse_gpu_nodes(text: &str) -> (u32, u32) {
 
 fn gpus() -> Vec<String> {
     let names = output("nvidia-smi", &["--query-gpu=name", "--format=csv,noheader"]).unwrap_or_default();
-    names.lines().map(report::line).filter(|name| !name.is_empty()).take(64).collect()
+    names.lines().map(report::single_line).filter(|name| !name.is_empty()).take(64).collect()
 }
 
 fn project() -> Option<String> {

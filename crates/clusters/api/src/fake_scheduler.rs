@@ -20,7 +20,7 @@ pub struct FakeScheduler {
 
 #[derive(Default)]
 struct PlannedJob {
-    looks: u32,
+    polls: u32,
     submitted: bool,
     cancelled: bool,
 }
@@ -58,18 +58,18 @@ impl Scheduler for FakeScheduler {
 
     async fn poll(&self, _: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         Ok(self.with(name, |planned| {
-            planned.looks += u32::from(planned.submitted);
+            planned.polls += u32::from(planned.submitted);
             match planned {
                 PlannedJob { submitted: false, .. } => JobStatus::Absent,
                 PlannedJob { cancelled: true, .. } => ended("CANCELLED", 0),
-                PlannedJob { looks, .. } if *looks < 3 => JobStatus::Active,
+                PlannedJob { polls, .. } if *polls < 3 => JobStatus::Active,
                 _ => ended("COMPLETED", 0),
             }
         }))
     }
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
-        self.with(name, |planned| planned.cancelled |= planned.looks < 3);
+        self.with(name, |planned| planned.cancelled |= planned.polls < 3);
         Ok(())
     }
 

@@ -27,7 +27,7 @@ impl PollPace {
     }
 
     /// Records the result of a poll. After any result other than running, the next poll reaches the scheduler.
-    pub fn note(&self, job: &str, status: Option<&JobStatus>) {
+    pub fn record(&self, job: &str, status: Option<&JobStatus>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         match status {
             Some(JobStatus::Active) => running.insert(job.to_owned(), Instant::now()),
@@ -37,7 +37,7 @@ impl PollPace {
 
     /// Removes the last result, so that the next poll reaches the scheduler.
     pub fn forget(&self, job: &str) {
-        self.note(job, None);
+        self.record(job, None);
     }
 }
 
@@ -49,15 +49,15 @@ mod tests {
     fn a_running_job_is_polled_once_in_an_interval() {
         let pace = PollPace::new(Duration::from_secs(3600));
         assert!(!pace.is_recent("a"));
-        pace.note("a", Some(&JobStatus::Active));
+        pace.record("a", Some(&JobStatus::Active));
         assert!(pace.is_recent("a") && !pace.is_recent("b"));
         pace.forget("a");
         assert!(!pace.is_recent("a"), "the next poll after a cancel or a submission reaches the scheduler");
-        pace.note("a", Some(&JobStatus::Active));
-        pace.note("a", Some(&JobStatus::Absent));
+        pace.record("a", Some(&JobStatus::Active));
+        pace.record("a", Some(&JobStatus::Absent));
         assert!(!pace.is_recent("a"));
         let fast = PollPace::new(Duration::ZERO);
-        fast.note("a", Some(&JobStatus::Active));
+        fast.record("a", Some(&JobStatus::Active));
         assert!(!fast.is_recent("a"));
     }
 }

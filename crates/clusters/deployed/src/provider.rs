@@ -96,7 +96,7 @@ impl DeployedClusters {
     /// # Errors
     /// Returns an error if the bucket request fails.
     pub async fn knows(&self, name: &str) -> Result<bool, PortError> {
-        Ok(self.has(&(OPEN.to_owned() + name)).await? || self.has(&note(name, "gone")).await?)
+        Ok(self.has(&(OPEN.to_owned() + name)).await? || self.has(&note_path(name, "gone")).await?)
     }
 
     async fn has(&self, object: &str) -> Result<bool, PortError> {
@@ -114,7 +114,11 @@ impl DeployedClusters {
         })
     }
 
-    async fn note<T: Serialize + Sync>(&self, object: &str, content: &T) -> Result<Creation, PortError> {
+    async fn create_note<T: Serialize + Sync>(
+        &self,
+        object: &str,
+        content: &T,
+    ) -> Result<Creation, PortError> {
         Ok(self.store.create_json(object, content).await?)
     }
 
@@ -128,7 +132,7 @@ impl DeployedClusters {
     ) -> BuildSpec {
         // For kept parts, the steps receive the name and state folder of the cluster that created the parts.
         let name = request.kept.as_ref().map_or(name, |kept| &kept.cluster);
-        let state = self.store.locate(&note(name, "state"));
+        let state = self.store.locate(&note_path(name, "state"));
         let mut all = BTreeMap::from([
             ("_CLUSTER".to_owned(), name.to_owned()),
             ("_RUN".to_owned(), command.run.to_string()),
@@ -156,7 +160,7 @@ impl DeployedClusters {
             let mut longest: Option<KeptPart> = None;
             for object in objects {
                 let Some(found) = self.get::<KeptPart>(&object).await? else { continue };
-                let released = self.has(&note(&kept::name_of(&found.cluster), "given-back")).await?;
+                let released = self.has(&note_path(&kept::name_of(&found.cluster), "given-back")).await?;
                 let lives = !released && found.expires_at > expires_at;
                 if lives && longest.as_ref().is_none_or(|longest| found.expires_at > longest.expires_at) {
                     longest = Some(found);
@@ -173,7 +177,7 @@ impl DeployedClusters {
             let Some(user) = object.strip_prefix(OPEN) else { continue };
             let Ok(Some((request, _))) = self.stored_request(user).await else { continue };
             let uses = request.uses.values().any(|cluster| kept::name_of(cluster) == name);
-            if uses && request.kept.is_none() && !self.has(&note(user, "gone")).await? {
+            if uses && request.kept.is_none() && !self.has(&note_path(user, "gone")).await? {
                 return Ok(Some(user.to_owned()));
             }
         }
@@ -193,7 +197,7 @@ impl DeployedClusters {
         };
         let open = OPEN.to_owned() + &kept::name_of(name);
         // After a crash, the request of the earlier attempt determines the lease, so that no part is used beyond its recorded lease.
-        let until = match self.note(&open, &request).await? {
+        let until = match self.create_note(&open, &request).await? {
             Creation::Created => request.expires_at,
             Creation::Exists => match self.get::<DeployRequest>(&open).await? {
                 Some(earlier) => earlier.expires_at,
@@ -204,7 +208,7 @@ impl DeployedClusters {
         let mut left = Vec::new();
         for (part, span) in original.keeps() {
             let content = KeptPart { cluster: name.to_owned(), expires_at: until.min(now + span) };
-            self.note(&kept::object(&key, part, name), &content).await?;
+            self.create_note(&kept::object(&key, part, name), &content).await?;
             left.push(format!("{part} until {}", content.expires_at));
         }
         Ok(left)
@@ -277,7 +281,7 @@ impl DeployedClusters {
 
     /// Numbers of the failed teardowns, and the record of the last failure.
     async fn failed(&self, name: &str) -> Result<(u32, Option<ReleaseFailure>), PortError> {
-        let prefix = note(name, "failed-");
+        let prefix = note_path(name, "failed-");
         let noted = self.store.list(&prefix).await.map_err(PortError::transient)?;
         let numbers = noted.iter().filter_map(|object| object.strip_prefix(&prefix)?.parse::<u32>().ok());
         match numbers.max() {
@@ -350,7 +354,7 @@ impl DeployedClusters {
     ) -> Result<Destroyed, PortError> {
         warn!(cluster = name, number, "teardown failed: {why}");
         let failed = ReleaseFailure { at: self.clock.now(), why: why.clone() };
-        self.note(&note(name, &format!("failed-{number}")), &failed).await?;
+        self.create_note(&note_path(name, &format!("failed-{number}")), &failed).await?;
         Err(PortError::Transient(format!("{name}: {why}")))
     }
 
@@ -367,7 +371,7 @@ impl DeployedClusters {
     }
 }
 
-fn note(name: &str, what: &str) -> String {
+fn note_path(name: &str, what: &str) -> String {
     format!("clusters/{name}/{what}")
 }
 
@@ -394,7 +398,7 @@ fn ready(
             completed[setting] = value.clone();
         }
     }
-    let settings = (form.complete)(&completed).map_err(|problems| first(form.kind, problems))?;
+    let settings = (form.complete)(&completed).map_err(|problems| first_problem(form.kind, problems))?;
     let layout = (form.layout)(&settings)
         .ok_or_else(|| format!("{}: the settings do not determine the number of nodes", form.kind))?;
     if nodes.len() != layout.nodes as usize {
@@ -412,7 +416,7 @@ fn ready(
 }
 
 /// Text of the first problem, with the name of its field.
-fn first(kind: &str, problems: Vec<(String, String)>) -> String {
+fn first_problem(kind: &str, problems: Vec<(String, String)>) -> String {
     match problems.into_iter().next() {
         Some((field, problem)) if field.is_empty() => format!("{kind}: {problem}"),
         Some((field, problem)) => format!("{kind}.{field}: {problem}"),
@@ -420,7 +424,7 @@ fn first(kind: &str, problems: Vec<(String, String)>) -> String {
     }
 }
 
-fn given_back(name: &str) -> PortError {
+fn already_released(name: &str) -> PortError {
     let why = format!("{name} was released; names are not reused");
     PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why))
 }
@@ -438,9 +442,9 @@ impl ClusterProvider for DeployedClusters {
         let deployed: Deployed =
             order.system.read().map_err(|error| refused(format!("cluster.rent.deployed: {error}")))?;
         let name = &order.name;
-        let (mark, open) = (note(name, "given-back"), OPEN.to_owned() + name);
+        let (mark, open) = (note_path(name, "given-back"), OPEN.to_owned() + name);
         if self.has(&mark).await? {
-            return Err(given_back(name));
+            return Err(already_released(name));
         }
         // A repeated command uses the same parts as the first.
         let request = match self.get(&open).await? {
@@ -453,11 +457,11 @@ impl ClusterProvider for DeployedClusters {
                 kept: None,
             },
         };
-        self.note(&open, &request).await?;
+        self.create_note(&open, &request).await?;
         // A deletion writes its mark before it reads the request, and a deployment writes the request before it reads
         // the mark. Therefore the deletion finds the request, or the deployment finds the mark.
         if self.has(&mark).await? {
-            return Err(given_back(name));
+            return Err(already_released(name));
         }
         let build = self.with_own_substitutions(name, &request, &order.id, &deployed.deploy);
         let life = order.expires_at.since(self.clock.now());
@@ -465,7 +469,7 @@ impl ClusterProvider for DeployedClusters {
     }
 
     async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
-        if self.has(&note(name, "given-back")).await? {
+        if self.has(&note_path(name, "given-back")).await? {
             return Ok(ClusterStatus::Absent);
         }
         let Some((request, command)) = self.stored_request(name).await? else {
@@ -481,7 +485,7 @@ impl ClusterProvider for DeployedClusters {
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
         // Recorded first, so that no later run uses the parts.
-        self.note(&note(name, "given-back"), &self.clock.now()).await?;
+        self.create_note(&note_path(name, "given-back"), &self.clock.now()).await?;
         if let Some(user) = self.user_of(name).await? {
             let why = format!(
                 "cluster {user} uses these parts; later runs cannot use them; release them again after it is deleted"
@@ -489,7 +493,7 @@ impl ClusterProvider for DeployedClusters {
             return Err(PortError::Transient(why));
         }
         let open = OPEN.to_owned() + name;
-        let deleted = match self.get::<Deleted>(&note(name, "gone")).await? {
+        let deleted = match self.get::<Deleted>(&note_path(name, "gone")).await? {
             Some(deleted) => deleted,
             None => {
                 let Some((request, command)) = self.stored_request(name).await? else {
@@ -516,7 +520,7 @@ impl ClusterProvider for DeployedClusters {
                     }
                 }
                 let deleted = self.deletion(name, evidence);
-                self.note(&note(name, "gone"), &deleted).await?;
+                self.create_note(&note_path(name, "gone"), &deleted).await?;
                 deleted
             }
         };
@@ -528,7 +532,7 @@ impl ClusterProvider for DeployedClusters {
         let open = self.store.list(OPEN).await.map_err(PortError::transient)?;
         let mut clusters = Vec::new();
         for name in open.iter().filter_map(|object| object.strip_prefix(OPEN)) {
-            if self.has(&note(name, "gone")).await? {
+            if self.has(&note_path(name, "gone")).await? {
                 continue;
             }
             let (run, expires_at) = match self.stored_request(name).await {

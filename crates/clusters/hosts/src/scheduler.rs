@@ -81,7 +81,8 @@ fn record(folder: &HostsFolder, state: &str, why: &str) -> Result<JobStatus, Por
 async fn sweep(hosts: &Hosts, folder: &HostsFolder, job: &str) -> Result<Vec<String>, PortError> {
     let mark = format!("BURNIN_JOB={}", script::mark(job, &folder.path().display().to_string()));
     let here = ["bash", "-c", script::SWEEP, "sweep", &mark].map(str::to_owned);
-    let swept = supervisor::ask(&here, &[], Duration::from_secs(30)).await.map_err(PortError::transient)?;
+    let swept =
+        supervisor::run_program(&here, &[], Duration::from_secs(30)).await.map_err(PortError::transient)?;
     let mut left = if swept.good { Vec::new() } else { vec![format!("this machine: {}", swept.stderr)] };
     let config = folder::ssh_config(hosts).map_err(PortError::transient)?;
     let arguments = [&mark, &folder.path().display().to_string()].map(|word| quote(word)).join(" ");

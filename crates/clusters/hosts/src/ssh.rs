@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path, time::Duration};
 
 use cluster_api::shell::quote;
-use supervisor::ask;
+use supervisor::run_program;
 
 use crate::settings::Hosts;
 
@@ -56,7 +56,7 @@ pub async fn run(config: &Path, host: &str, script: &str) -> Result<String, Stri
     // In addition to the usual variables, ssh needs only the ssh agent's socket.
     let socket = std::env::var_os("SSH_AUTH_SOCK");
     let env: Vec<_> = socket.into_iter().map(|socket| ("SSH_AUTH_SOCK", socket)).collect();
-    match ask(&argv, &env, LIMIT).await {
+    match run_program(&argv, &env, LIMIT).await {
         Ok(output) if output.good => Ok(output.stdout),
         Ok(output) => Err(output.stderr.lines().last().unwrap_or("no error message").trim().to_owned()),
         Err(error) => Err(error.to_string()),

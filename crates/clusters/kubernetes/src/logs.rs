@@ -49,7 +49,7 @@ enum PassEnd {
     /// Another agent stores the same output: its pieces are not stored again.
     OtherWriter,
     /// The pod is deleted.
-    Gone,
+    Deleted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl ContainerOutput {
                     return Ok(true);
                 }
                 PassEnd::Complete if pod.is_some() => return Ok(false),
-                PassEnd::Complete | PassEnd::Gone => {
+                PassEnd::Complete | PassEnd::Deleted => {
                     let why = "the pod was deleted before its output was read completely".to_owned();
                     self.notes.close(&self.stream, Some(why)).await?;
                     return Ok(true);
@@ -118,7 +118,7 @@ impl ContainerOutput {
     /// One pass over the output from the stored position. `last`: text after the last newline is stored as a line.
     async fn read_pass(&self, follow: bool, last: bool) -> Result<PassEnd, PortError> {
         let mut unstored = UnstoredLines::after(self.notes.cursor(&self.stream).await?);
-        let Some(body) = self.open(follow, unstored.until).await? else { return Ok(PassEnd::Gone) };
+        let Some(body) = self.open(follow, unstored.until).await? else { return Ok(PassEnd::Deleted) };
         let (mut body, mut line) = (Box::pin(body), Vec::new());
         loop {
             let due = unstored.since.filter(|_| follow).map(|since| since + LATEST);

@@ -161,6 +161,6 @@ pub fn text(value: Option<&String>) -> &str {
 }
 
 /// Converts an API time to a timestamp in milliseconds.
-pub fn moment(time: Option<&Time>) -> Option<Timestamp> {
+pub fn timestamp(time: Option<&Time>) -> Option<Timestamp> {
     Some(Timestamp::from_millis(time?.0.as_millisecond()))
 }

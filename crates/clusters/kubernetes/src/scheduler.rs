@@ -70,23 +70,23 @@ impl KubernetesJobs {
     }
 
     /// API client and settings of a cluster.
-    async fn reached(&self, cluster: &Cluster) -> Result<(api::NamespacedCluster, Kubernetes), PortError> {
+    async fn client(&self, cluster: &Cluster) -> Result<(api::NamespacedCluster, Kubernetes), PortError> {
         let settings = Kubernetes::of(cluster)?;
         Ok((self.clients.of(&settings).await?, settings))
     }
 
-    async fn place(&self, cluster: &Cluster, name: &str) -> Result<JobContext, PortError> {
-        let (cluster, settings) = self.reached(cluster).await?;
+    async fn job_context(&self, cluster: &Cluster, name: &str) -> Result<JobContext, PortError> {
+        let (cluster, settings) = self.client(cluster).await?;
         let (notes, jobset) = (JobNotes::of(&self.store, name), names::name(name));
         Ok(JobContext { settings, cluster, notes, jobset })
     }
 
     /// Starts reading the output of the job's pods.
-    fn follow(&self, place: &JobContext, name: &str) {
+    fn follow(&self, context: &JobContext, name: &str) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        followed
-            .entry(name.to_owned())
-            .or_insert_with(|| Follower::start(place.cluster.clone(), place.notes.clone(), &place.jobset));
+        followed.entry(name.to_owned()).or_insert_with(|| {
+            Follower::start(context.cluster.clone(), context.notes.clone(), &context.jobset)
+        });
     }
 
     fn forget(&self, name: &str) {
@@ -99,8 +99,8 @@ impl KubernetesJobs {
     }
 
     /// Current objects of a job, and the last observed state of deleted pods.
-    async fn known(&self, place: &JobContext, name: &str, jobset: JobSet) -> Result<PodState, PortError> {
-        let JobContext { cluster, jobset: called, settings, .. } = place;
+    async fn known(&self, context: &JobContext, name: &str, jobset: JobSet) -> Result<PodState, PortError> {
+        let JobContext { cluster, jobset: called, settings, .. } = context;
         let mut pods = self.seen(name);
         for pod in cluster.pods_of(called).await? {
             pods.insert(text(pod.metadata.uid.as_ref()).to_owned(), pod);
@@ -120,18 +120,18 @@ impl KubernetesJobs {
     }
 
     /// State of a job. Also ends a job that must not continue, and records the end state, which is then final.
-    async fn status(&self, place: &JobContext, name: &str) -> Result<JobStatus, PortError> {
-        let JobContext { settings, cluster, notes, jobset: called } = place;
+    async fn status(&self, context: &JobContext, name: &str) -> Result<JobStatus, PortError> {
+        let JobContext { settings, cluster, notes, jobset: called } = context;
         if let Some(recorded) = notes.recorded_end().await? {
             return recorded.map_err(PortError::Permanent);
         }
         let cancelled = notes.cancelled().await?;
-        let jobset = match place.found(name).await? {
+        let jobset = match context.found(name).await? {
             FoundObjects::Ours(jobset) => jobset,
             FoundObjects::Fence(_) => {
-                return place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
+                return context.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
             }
-            FoundObjects::Nothing => return place.status_without_jobset(name, cancelled).await,
+            FoundObjects::Nothing => return context.status_without_jobset(name, cancelled).await,
         };
         let uid = text(jobset.metadata.uid.as_ref()).to_owned();
         notes.note_submitted(&uid).await?;
@@ -141,10 +141,10 @@ impl KubernetesJobs {
             return Ok(JobStatus::Active); // running until the JobSet is deleted
         }
         if !over {
-            place.keys(name, &jobset).await?;
-            self.follow(place, name);
+            context.keys(name, &jobset).await?;
+            self.follow(context, name);
         }
-        let known = self.known(place, name, jobset).await?;
+        let known = self.known(context, name, jobset).await?;
         let now = SystemClock.now();
         let end = match state::derive(&known, settings, now) {
             PodFinding::Active => return Ok(JobStatus::Active),
@@ -169,16 +169,16 @@ impl KubernetesJobs {
         };
         if !over {
             // A lost job must not continue or start again. Read its remaining output first.
-            self.read_outputs_to_end(place, name).await?;
+            self.read_outputs_to_end(context, name).await?;
             cluster.delete_jobset(called, &uid).await?;
         }
         notes.note_nodes(&state::nodes(&known.pods)).await?;
-        place.record_end(end).await
+        context.record_end(end).await
     }
 
     /// Reads every output up to its current end.
-    async fn read_outputs_to_end(&self, place: &JobContext, name: &str) -> Result<(), PortError> {
-        let JobContext { cluster, notes, jobset, .. } = place;
+    async fn read_outputs_to_end(&self, context: &JobContext, name: &str) -> Result<(), PortError> {
+        let JobContext { cluster, notes, jobset, .. } = context;
         let mut pods = self.seen(name);
         for pod in cluster.pods_of(jobset).await? {
             pods.insert(text(pod.metadata.uid.as_ref()).to_owned(), pod);
@@ -296,16 +296,16 @@ fn ended(state: &str) -> JobEnd {
 impl Scheduler for KubernetesJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.pace.forget(&job.name);
-        let place = self.place(&job.cluster, &job.name).await?;
-        let JobContext { settings, cluster, notes, .. } = &place;
+        let context = self.job_context(&job.cluster, &job.name).await?;
+        let JobContext { settings, cluster, notes, .. } = &context;
         // A job that has ended, was cancelled, or was deleted after it existed never starts again.
         if notes.recorded_end().await?.is_some() || notes.cancelled().await? {
-            return Ok(place.handle());
+            return Ok(context.handle());
         }
-        let mut found = place.found(&job.name).await?;
+        let mut found = context.found(&job.name).await?;
         if matches!(found, FoundObjects::Nothing) {
             if notes.submitted().await?.is_some() {
-                return Ok(place.handle());
+                return Ok(context.handle());
             }
             if let Some(class) = settings.pod_priority_class.as_ref().filter(|_| settings.yields) {
                 yields::check(cluster, class).await?;
@@ -313,7 +313,7 @@ impl Scheduler for KubernetesJobs {
             let jobset = manifest::jobset(job, settings).map_err(PortError::Permanent)?;
             let created = cluster.create_jobset(&jobset).await;
             // Read the object in any case: a response may be lost, or another agent may have created it.
-            found = place.found(&job.name).await?;
+            found = context.found(&job.name).await?;
             if let (FoundObjects::Nothing, Err(error)) = (&found, created) {
                 return Err(error);
             }
@@ -321,14 +321,14 @@ impl Scheduler for KubernetesJobs {
         if let FoundObjects::Ours(jobset) = found {
             let uid = text(jobset.metadata.uid.as_ref());
             notes.note_submitted(uid).await?;
-            place.keys(&job.name, &jobset).await?;
+            context.keys(&job.name, &jobset).await?;
             if notes.cancelled().await? {
                 self.cancel(&job.cluster, &job.name).await?; // the job was cancelled after the submission began
             } else {
-                self.follow(&place, &job.name);
+                self.follow(&context, &job.name);
             }
         }
-        Ok(place.handle())
+        Ok(context.handle())
     }
 
     fn submission(&self, job: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
@@ -343,22 +343,22 @@ impl Scheduler for KubernetesJobs {
         if self.pace.is_recent(name) {
             return Ok(JobStatus::Active);
         }
-        let place = self.place(cluster, name).await?;
-        let status = self.status(&place, name).await;
-        self.pace.note(name, status.as_ref().ok());
+        let context = self.job_context(cluster, name).await?;
+        let status = self.status(&context, name).await;
+        self.pace.record(name, status.as_ref().ok());
         status
     }
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
-        let place = self.place(cluster, name).await?;
-        let JobContext { settings, cluster, notes, jobset: called } = &place;
+        let context = self.job_context(cluster, name).await?;
+        let JobContext { settings, cluster, notes, jobset: called } = &context;
         self.pace.forget(name);
         notes.cancel().await?;
         if notes.recorded_end().await?.is_some() {
             return Ok(());
         }
         loop {
-            match place.found(name).await? {
+            match context.found(name).await? {
                 FoundObjects::Nothing if notes.submitted().await?.is_some() => return Ok(()),
                 FoundObjects::Nothing => match cluster.create_jobset(&manifest::fence(name, settings)).await?
                 {
@@ -370,7 +370,7 @@ impl Scheduler for KubernetesJobs {
                 FoundObjects::Ours(jobset) => {
                     let uid = text(jobset.metadata.uid.as_ref());
                     notes.note_submitted(uid).await?;
-                    self.read_outputs_to_end(&place, name).await?;
+                    self.read_outputs_to_end(&context, name).await?;
                     return cluster.delete_jobset(called, uid).await;
                 }
             }
@@ -383,8 +383,8 @@ impl Scheduler for KubernetesJobs {
             return Ok(Outputs::default());
         }
         if !notes.drained().await? {
-            let place = self.place(cluster, name).await?;
-            self.read_outputs_to_end(&place, name).await?;
+            let context = self.job_context(cluster, name).await?;
+            self.read_outputs_to_end(&context, name).await?;
             if notes.recorded_end().await?.is_some() {
                 notes.note_drained().await?;
                 self.forget(name);
@@ -461,7 +461,7 @@ impl Scheduler for KubernetesJobs {
     }
 
     async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
-        self.reached(cluster).await?.0.cordon(node, reason).await
+        self.client(cluster).await?.0.cordon(node, reason).await
     }
 
     fn return_command(&self, cluster: &Cluster, node: &str) -> Option<String> {
@@ -469,18 +469,18 @@ impl Scheduler for KubernetesJobs {
     }
 
     async fn return_node(&self, cluster: &Cluster, node: &str) -> Result<(), PortError> {
-        self.reached(cluster).await?.0.uncordon(node).await
+        self.client(cluster).await?.0.uncordon(node).await
     }
 
     async fn release(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
-        let place = self.place(cluster, name).await?;
-        let JobContext { cluster, notes, jobset: called, .. } = &place;
+        let context = self.job_context(cluster, name).await?;
+        let JobContext { cluster, notes, jobset: called, .. } = &context;
         if notes.released().await? {
             return Ok(());
         }
         let until = Instant::now() + DELETION;
         loop {
-            if let FoundObjects::Ours(jobset) | FoundObjects::Fence(jobset) = place.found(name).await? {
+            if let FoundObjects::Ours(jobset) | FoundObjects::Fence(jobset) = context.found(name).await? {
                 let uid = text(jobset.metadata.uid.as_ref());
                 cluster.delete_jobset(called, uid).await?;
             }
@@ -492,7 +492,7 @@ impl Scheduler for KubernetesJobs {
             if Instant::now() > until {
                 return Err(PortError::Transient(format!(
                     "{}: still being deleted: {}",
-                    place.handle(),
+                    context.handle(),
                     left.join(", ")
                 )));
             }

@@ -15,7 +15,7 @@ pub use crate::finding::{PodFinding, PodState};
 use crate::{
     Kubernetes,
     names::{CONTAINER, REPLICATED},
-    objects::{Conditions, JobSet, containers, is_running, is_terminated, moment, text},
+    objects::{Conditions, JobSet, containers, is_running, is_terminated, text, timestamp},
     waiting::waiting,
 };
 
@@ -48,7 +48,7 @@ pub fn derive(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodFin
     }
     let waiting = waiting(known, settings);
     if let PodFinding::Waiting { code, why } = &waiting
-        && let Some(created) = moment(known.jobset.metadata.creation_timestamp.as_ref())
+        && let Some(created) = timestamp(known.jobset.metadata.creation_timestamp.as_ref())
         && now.as_millis() - created.as_millis()
             > i64::try_from(settings.begin_within.0.as_millis()).unwrap_or(i64::MAX)
     {
@@ -151,7 +151,7 @@ fn failed(known: &PodState) -> PodFinding {
     for (pod, state) in &ended {
         let output = text(state.message.as_ref());
         if state.exit_code != 0
-            && let Some((class, code, line)) = named(output)
+            && let Some((class, code, line)) = known_failure(output)
         {
             let message = format!("pod {}: {line}", text(pod.metadata.name.as_ref()));
             return PodFinding::Failed(Failure::new(class, code, message));
@@ -173,7 +173,7 @@ fn failed(known: &PodState) -> PodFinding {
 }
 
 /// Known meaning of a pod's termination message: class, code and line.
-pub fn named(output: &str) -> Option<(Class, &'static str, String)> {
+pub fn known_failure(output: &str) -> Option<(Class, &'static str, String)> {
     const OURS: [(&str, Class); 3] = [
         ("DNS_NOT_READY", Class::Infrastructure),
         ("SSH_REFUSED", Class::Infrastructure),
@@ -217,8 +217,8 @@ fn end(known: &PodState, state: &str, exit_code: Option<i32>) -> JobEnd {
         state: state.to_owned(),
         exit_code,
         signal,
-        started_at: all().filter_map(|state| moment(state.started_at.as_ref())).min(),
-        ended_at: all().filter_map(|state| moment(state.finished_at.as_ref())).max(),
+        started_at: all().filter_map(|state| timestamp(state.started_at.as_ref())).min(),
+        ended_at: all().filter_map(|state| timestamp(state.finished_at.as_ref())).max(),
         nodes: Vec::new(),
     }
 }

@@ -34,7 +34,7 @@ impl LogJobs {
 
     /// Records the end of a job unless an end is already recorded. Returns the recorded end.
     async fn record_end(&self, job: &str, end: &JobEnd) -> Result<JobEnd, PortError> {
-        let object = note(job, "end.json");
+        let object = note_path(job, "end.json");
         self.store.create_json(&object, end).await?;
         match self.recorded_end(job).await? {
             Some(end) => Ok(end),
@@ -43,11 +43,11 @@ impl LogJobs {
     }
 
     async fn recorded_end(&self, job: &str) -> Result<Option<JobEnd>, PortError> {
-        Ok(self.store.read_json(&note(job, "end.json")).await?)
+        Ok(self.store.read_json(&note_path(job, "end.json")).await?)
     }
 }
 
-fn note(job: &str, what: &str) -> String {
+fn note_path(job: &str, what: &str) -> String {
     format!("logs/{job}/{what}")
 }
 
@@ -68,7 +68,7 @@ impl Scheduler for LogJobs {
         check_job_name(&job.name)?;
         let logs = LogSettings::of(&job.cluster)?;
         found(&job.cluster.name, &logs).map_err(|why| wrong(&job.cluster, &why))?;
-        self.store.create_json(&note(&job.name, "submitted.json"), &job.labels).await?;
+        self.store.create_json(&note_path(&job.name, "submitted.json"), &job.labels).await?;
         Ok(logs.folder)
     }
 
@@ -77,7 +77,7 @@ impl Scheduler for LogJobs {
         if let Some(end) = self.recorded_end(name).await? {
             return Ok(JobStatus::Ended(end));
         }
-        if !self.has(&note(name, "submitted.json")).await? {
+        if !self.has(&note_path(name, "submitted.json")).await? {
             return Ok(JobStatus::Absent);
         }
         let logs = LogSettings::of(cluster)?;
@@ -93,7 +93,7 @@ impl Scheduler for LogJobs {
     }
 
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
-        if !self.has(&note(name, "submitted.json")).await? {
+        if !self.has(&note_path(name, "submitted.json")).await? {
             return Ok(Outputs::default());
         }
         let logs = LogSettings::of(cluster)?;

@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use model::{Class, Drained, Failure};
 use service::PortError;
-use supervisor::{ProgramOutput, ask};
+use supervisor::{ProgramOutput, run_program};
 
 use crate::state::{SlurmJobRow, SlurmStateKind};
 
@@ -19,11 +19,11 @@ pub struct Commands {
 }
 
 impl Commands {
-    async fn ask(&self, argv: Vec<String>) -> Result<ProgramOutput, PortError> {
+    async fn run(&self, argv: Vec<String>) -> Result<ProgramOutput, PortError> {
         // Slurm prints times in the caller's time zone.
         let mut env = vec![("TZ", OsString::from("UTC0"))];
         env.extend(self.path());
-        ask(&argv, &env, LIMIT).await.map_err(PortError::transient)
+        run_program(&argv, &env, LIMIT).await.map_err(PortError::transient)
     }
 
     fn path(&self) -> Option<(&'static str, OsString)> {
@@ -52,7 +52,7 @@ impl Commands {
     pub async fn submit(&self, options: &[String], folder: &std::path::Path) -> Result<u64, PortError> {
         let argv = Self::submission(options, folder);
         let env: Vec<_> = self.path().into_iter().collect();
-        let answer = ask(&argv, &env, LIMIT).await.map_err(PortError::transient)?;
+        let answer = run_program(&argv, &env, LIMIT).await.map_err(PortError::transient)?;
         let number = answer.stdout.trim().split(';').next().and_then(|number| number.parse().ok());
         match number {
             Some(number) if answer.good => Ok(number),
@@ -72,7 +72,7 @@ impl Commands {
         let mut rows = Vec::new();
         for number in listed.lines().map(str::trim).filter(|number| !number.is_empty()) {
             let argv = ["scontrol", "--oneliner", "show", "job", number].map(str::to_owned);
-            let shown = self.ask(argv.into()).await?;
+            let shown = self.run(argv.into()).await?;
             match shown.good {
                 true => rows.extend(SlurmJobRow::shown(&shown.stdout)),
                 // The job was purged between the two requests.
@@ -100,7 +100,7 @@ impl Commands {
             &name,
             &format,
         ];
-        let answer = self.ask(argv.map(str::to_owned).into()).await?;
+        let answer = self.run(argv.map(str::to_owned).into()).await?;
         match answer.good {
             true => Ok(answer.stdout.lines().filter_map(SlurmJobRow::accounted).collect()),
             false if answer.stderr.contains("accounting storage is disabled") => Ok(Vec::new()),
@@ -124,7 +124,7 @@ impl Commands {
     /// Returns an error if the controller request fails.
     pub async fn cancel_waiting(&self, number: u64) -> Result<(), PortError> {
         let number = number.to_string();
-        let held = self.ask(["scontrol", "hold", &number].map(str::to_owned).into()).await?;
+        let held = self.run(["scontrol", "hold", &number].map(str::to_owned).into()).await?;
         if !held.good {
             return Ok(()); // the started job finds the claim and exits
         }
@@ -145,7 +145,7 @@ impl Commands {
             .to_vec();
         argv.extend((!nodes.is_empty()).then(|| format!("--nodes={nodes}")));
         argv.extend(partition.map(|partition| format!("--partition={partition}")));
-        let answer = self.ask(argv).await?;
+        let answer = self.run(argv).await?;
         if !answer.good {
             return Err(PortError::Transient(answer.stderr));
         }
@@ -242,7 +242,7 @@ impl Commands {
 
     /// Runs a command that changes the cluster. `code`: code of a refusal.
     async fn changed(&self, argv: Vec<String>, code: &str) -> Result<(), PortError> {
-        let answer = self.ask(argv).await?;
+        let answer = self.run(argv).await?;
         match answer.good {
             true => Ok(()),
             false if passes(&answer.stderr) => Err(PortError::Transient(answer.stderr)),
@@ -251,7 +251,7 @@ impl Commands {
     }
 
     async fn good(&self, argv: &[&str]) -> Result<String, PortError> {
-        let answer = self.ask(argv.iter().map(|&word| word.to_owned()).collect()).await?;
+        let answer = self.run(argv.iter().map(|&word| word.to_owned()).collect()).await?;
         if answer.good { Ok(answer.stdout) } else { Err(PortError::Transient(answer.stderr)) }
     }
 }

@@ -103,7 +103,7 @@ impl SlurmFolder {
     /// # Errors
     /// Returns an error if the folder cannot be written.
     pub fn note_number(&self, number: u64) -> io::Result<u64> {
-        self.note("submitted.json", &number)
+        self.record_once("submitted.json", &number)
     }
 
     /// Records the drained nodes that a job re-tests. Returns the nodes recorded first, which are final.
@@ -111,7 +111,7 @@ impl SlurmFolder {
     /// # Errors
     /// Returns an error if the folder cannot be written.
     pub fn note_drained(&self, nodes: &[DrainedNode]) -> io::Result<Vec<DrainedNode>> {
-        self.note("drained.json", &nodes.to_vec())
+        self.record_once("drained.json", &nodes.to_vec())
     }
 
     /// The recorded drained nodes; `None` if the job never began a re-test.
@@ -143,7 +143,7 @@ impl SlurmFolder {
             JobStatus::Yielded { why } => FolderEnd::Yielded { why },
             other => return Ok(other),
         };
-        self.note("standing.json", &recorded).map(JobStatus::from)
+        self.record_once("standing.json", &recorded).map(JobStatus::from)
     }
 
     /// Appends a reason for waiting when it changes; the file is collected with the output.
@@ -162,7 +162,7 @@ impl SlurmFolder {
         append(&file, &format!("{now} {reason}\n"))
     }
 
-    fn note<T: Serialize + DeserializeOwned>(&self, file: &str, value: &T) -> io::Result<T> {
+    fn record_once<T: Serialize + DeserializeOwned>(&self, file: &str, value: &T) -> io::Result<T> {
         let path = self.path().join(file);
         lock_files::create_json(&path, value)?;
         lock_files::read_json(&path)?

@@ -5,7 +5,7 @@ use std::{ffi::OsString, io::ErrorKind, time::Duration};
 use cluster_api::{ClusterStatus, Settings};
 use model::{Cluster, Node};
 use service::PortError;
-use supervisor::ask;
+use supervisor::run_program;
 
 use crate::{
     Slurm,
@@ -24,7 +24,7 @@ pub async fn probe(name: &str, slurm: &Slurm) -> Result<ClusterStatus, PortError
     }
     let mut argv = ["sinfo", "--noheader", "--Node", "--format=%N"].map(str::to_owned).to_vec();
     argv.extend(slurm.partition.as_ref().map(|partition| format!("--partition={partition}")));
-    let answer = match ask(&argv, &[("LC_ALL", OsString::from("C"))], LIMIT).await {
+    let answer = match run_program(&argv, &[("LC_ALL", OsString::from("C"))], LIMIT).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Ok(ClusterStatus::Broken(format!("{error}; Slurm's commands must be on the PATH")));
         }

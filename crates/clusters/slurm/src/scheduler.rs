@@ -202,7 +202,7 @@ async fn create(folder: &SlurmFolder) -> Result<(), PortError> {
 }
 
 /// Returns the Slurm settings of the job's cluster, and the job's folder.
-fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, SlurmFolder), PortError> {
+fn job_context(cluster: &Cluster, name: &str) -> Result<(Slurm, SlurmFolder), PortError> {
     let slurm = Slurm::of(cluster)?;
     check_job_name(name)?;
     let folder = SlurmFolder::of(&slurm.shared_folder, name);
@@ -212,7 +212,7 @@ fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, SlurmFolder), PortErro
 #[async_trait::async_trait]
 impl Scheduler for SlurmJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
-        let (slurm, folder) = place(&job.cluster, &job.name)?;
+        let (slurm, folder) = job_context(&job.cluster, &job.name)?;
         self.pace.forget(&job.name);
         let marks = read(&folder, SlurmFolder::marks).await?;
         if let Some(number) = marks.submitted {
@@ -261,7 +261,7 @@ impl Scheduler for SlurmJobs {
     }
 
     fn submission(&self, job: &JobSpec) -> Result<Vec<SubmittedText>, PortError> {
-        let (slurm, folder) = place(&job.cluster, &job.name)?;
+        let (slurm, folder) = job_context(&job.cluster, &job.name)?;
         let (text, options) = rendered(job, &slurm, &folder);
         let words: Vec<_> =
             Commands::submission(&options, &folder.path()).iter().map(|word| quote(word)).collect();
@@ -271,17 +271,17 @@ impl Scheduler for SlurmJobs {
     }
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
-        let (slurm, folder) = place(cluster, name)?;
+        let (slurm, folder) = job_context(cluster, name)?;
         if self.pace.is_recent(name) {
             return Ok(JobStatus::Active);
         }
         let status = self.status(&slurm, &folder, name).await;
-        self.pace.note(name, status.as_ref().ok());
+        self.pace.record(name, status.as_ref().ok());
         status
     }
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
-        let (_, folder) = place(cluster, name)?;
+        let (_, folder) = job_context(cluster, name)?;
         self.pace.forget(name);
         let marked = name.to_owned();
         read(&folder, move |folder| folder.jobs().cancel(&marked)).await?;
@@ -307,7 +307,7 @@ impl Scheduler for SlurmJobs {
     }
 
     async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
-        let (_, folder) = place(cluster, name)?;
+        let (_, folder) = job_context(cluster, name)?;
         let marks = read(&folder, SlurmFolder::marks).await?;
         // The job's own record stays; the controller purges jobs.
         let mut nodes = marks.end.map(|end| end.nodes).unwrap_or_default();
@@ -358,5 +358,5 @@ fn rendered(job: &JobSpec, slurm: &Slurm, folder: &SlurmFolder) -> (String, Vec<
 }
 
 fn folder_of_output(cluster: &Cluster, name: &str) -> Result<PathBuf, PortError> {
-    Ok(place(cluster, name)?.1.jobs().output_folder(name))
+    Ok(job_context(cluster, name)?.1.jobs().output_folder(name))
 }

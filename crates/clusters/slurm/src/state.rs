@@ -90,8 +90,8 @@ impl SlurmJobRow {
             reason: field("Reason").to_owned(),
             restarts: field("Restarts").parse().unwrap_or(0),
             exit: exit(field("ExitCode")),
-            started_at: moment(field("StartTime")),
-            ended_at: moment(field("EndTime")),
+            started_at: parse_time(field("StartTime")),
+            ended_at: parse_time(field("EndTime")),
             nodes: no_null(nodes),
         })
     }
@@ -107,8 +107,8 @@ impl SlurmJobRow {
             id: next().parse().ok()?,
             state: canonical(next()),
             exit: exit(next()),
-            started_at: moment(next()),
-            ended_at: moment(next()),
+            started_at: parse_time(next()),
+            ended_at: parse_time(next()),
             nodes: no_null(next()),
             reason: next().to_owned(),
             restarts: 0,
@@ -150,7 +150,7 @@ fn exit(text: &str) -> (i32, i32) {
 }
 
 /// Slurm prints local time; its commands run with UTC as the local zone.
-fn moment(text: &str) -> Option<Timestamp> {
+fn parse_time(text: &str) -> Option<Timestamp> {
     Some(NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S").ok()?.and_utc().into())
 }
 

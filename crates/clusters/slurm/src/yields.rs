@@ -8,7 +8,7 @@ use std::{ffi::OsString, time::Duration};
 
 use model::{Class, Failure};
 use service::PortError;
-use supervisor::ask;
+use supervisor::run_program;
 
 use crate::{Slurm, state::field};
 
@@ -67,7 +67,8 @@ impl SlurmReports {
 
 async fn output(argv: &[&str]) -> Result<String, PortError> {
     let argv: Vec<_> = argv.iter().map(|&word| word.to_owned()).collect();
-    let answer = ask(&argv, &[("LC_ALL", OsString::from("C"))], LIMIT).await.map_err(PortError::transient)?;
+    let answer =
+        run_program(&argv, &[("LC_ALL", OsString::from("C"))], LIMIT).await.map_err(PortError::transient)?;
     if answer.good { Ok(answer.stdout) } else { Err(PortError::Transient(answer.stderr)) }
 }
 

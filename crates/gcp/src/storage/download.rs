@@ -32,7 +32,7 @@ pub struct Download {
 impl Download {
     /// Opens an object; `None` if absent.
     pub async fn begin(inner: &Arc<ClientState>, name: &str) -> Result<Option<Self>, RequestError> {
-        let tried = Tries::new(&inner.timeouts).until_done(|| ask(inner, name, None)).await;
+        let tried = Tries::new(&inner.timeouts).until_done(|| request_object(inner, name, None)).await;
         let answer = match tried {
             Ok(answer) => answer,
             Err(error) if error.status == Some(404) => return Ok(None),
@@ -63,7 +63,7 @@ impl Download {
             let more = async {
                 let answer = match answer {
                     Some(answer) => answer,
-                    None => answer.insert(ask(inner, name, Some(from)).await?),
+                    None => answer.insert(request_object(inner, name, Some(from)).await?),
                 };
                 answer.next().await.transpose().map_err(RequestError::from)
             };
@@ -110,7 +110,7 @@ impl Download {
 }
 
 /// Requests an object, or the rest of one generation of it.
-async fn ask(
+async fn request_object(
     inner: &ClientState,
     name: &str,
     from: Option<(u64, i64)>,

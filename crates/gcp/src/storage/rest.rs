@@ -178,7 +178,7 @@ impl JsonApi {
     }
 
     /// Queries the progress of an upload.
-    pub async fn ask(&self, upload: &str) -> Result<UploadProgress, RequestError> {
+    pub async fn query_upload(&self, upload: &str) -> Result<UploadProgress, RequestError> {
         let request = self.http.put(upload).header(CONTENT_RANGE, "bytes */*").body(Bytes::new());
         Self::progress(self.send(request).await?).await
     }

@@ -91,7 +91,7 @@ impl Upload<'_> {
         let mut asking = false;
         loop {
             let progress = if asking {
-                tries.one(rest.ask(&self.url)).await
+                tries.one(rest.query_upload(&self.url)).await
             } else {
                 let left = piece.slice((self.kept - start) as usize..);
                 tries.one(rest.piece(&self.url, self.kept, left, sum)).await

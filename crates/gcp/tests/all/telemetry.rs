@@ -160,7 +160,7 @@ async fn push_one() {
         revision: None,
         takes: Vec::new(),
         handler: Arc::new(handler),
-        parking: Arc::new(DiscardingBus),
+        dead_letters: Arc::new(DiscardingBus),
         periodic_tasks: Vec::new(),
         authenticator: None,
         telemetry: Some(telemetry),

@@ -70,9 +70,9 @@ async fn a_rate_limited_name_is_read_back() {
     let standin = standin(Duration::from_secs(3600)).await;
     let store = store(&standin);
     assert_eq!(store.create("name", "first".into()).await.unwrap(), Creation::Created);
-    let began = Instant::now();
+    let started = Instant::now();
     assert_eq!(store.create("name", "second".into()).await.unwrap(), Creation::Exists);
-    assert!(began.elapsed() < timeouts().attempt, "no second attempt is needed");
+    assert!(started.elapsed() < timeouts().attempt, "no second attempt is needed");
     let requests = standin.requests();
     assert_eq!(
         requests,
@@ -125,7 +125,7 @@ async fn no_call_exceeds_its_timeout() {
         ] {
             standin.faults(Fault { on, kind, times: FOR_GOOD, after: 0 });
         }
-        let limit = timeouts().total + timeouts().look + Duration::from_secs(1);
+        let limit = timeouts().total + timeouts().check + Duration::from_secs(1);
         let (created, read, listed, removed) = tokio::join!(
             tokio::time::timeout(limit, store.create("name", "x".into())),
             tokio::time::timeout(limit, store.read("there")),

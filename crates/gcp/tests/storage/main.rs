@@ -18,7 +18,7 @@ fn timeouts() -> StorageTimeouts {
     StorageTimeouts {
         attempt: Duration::from_millis(400),
         total: Duration::from_secs(4),
-        look: Duration::from_millis(400),
+        check: Duration::from_millis(400),
         stream: Duration::from_secs(4),
     }
 }

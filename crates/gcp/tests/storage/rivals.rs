@@ -134,7 +134,7 @@ async fn compete(faults: Vec<Fault>) {
     let timeouts = StorageTimeouts {
         attempt: Duration::from_millis(120),
         total: Duration::from_millis(600),
-        look: Duration::from_millis(120),
+        check: Duration::from_millis(120),
         stream: Duration::from_secs(1),
     };
     let nonces = Arc::new(AtomicU64::new(0));

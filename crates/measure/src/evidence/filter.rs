@@ -11,7 +11,7 @@ use model::NodeEvidence;
 
 use super::{
     line::EvidenceLine,
-    node::{self, Moment, NodeLines},
+    node::{self, EvidencePhase, NodeLines},
 };
 use crate::input::Failing;
 
@@ -200,18 +200,18 @@ impl<R: Read> EvidenceFilter<R> {
     fn keep(&mut self, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let mut words = text.trim_end_matches(['\n', '\r']).splitn(4, ' ');
-        let (Some(node), Some(moment), Some(source)) = (words.next(), words.next(), words.next()) else {
+        let (Some(node), Some(phase), Some(source)) = (words.next(), words.next(), words.next()) else {
             return;
         };
         let text = words.next().unwrap_or_default();
-        let Some(moment) = Moment::named(moment) else { return };
+        let Some(phase) = EvidencePhase::named(phase) else { return };
         self.kept += text.len() + size_of::<EvidenceLine>();
         if self.kept > MAX_BYTES || (self.nodes.len() >= NODES && !self.nodes.contains_key(node)) {
             self.is_cut = true;
             return;
         }
         let line = EvidenceLine { number: self.lines, text: text.to_owned() };
-        self.nodes.entry(node.to_owned()).or_default().add(moment, source, line);
+        self.nodes.entry(node.to_owned()).or_default().add(phase, source, line);
     }
 }
 

@@ -21,13 +21,13 @@ use super::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum EvidencePhase {
     Before,
     During,
     After,
 }
 
-impl Moment {
+impl EvidencePhase {
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "before" => Some(Self::Before),
@@ -38,7 +38,7 @@ impl Moment {
     }
 }
 
-/// Lines of one moment by source.
+/// Lines of one phase by source.
 #[derive(Debug, Default)]
 pub(super) struct Sources(BTreeMap<String, Vec<EvidenceLine>>);
 
@@ -66,17 +66,17 @@ pub(super) struct NodeLines {
 }
 
 impl NodeLines {
-    pub fn add(&mut self, moment: Moment, source: &str, line: EvidenceLine) {
-        let sources = match moment {
-            Moment::Before => &mut self.before,
-            Moment::During => &mut self.during,
-            Moment::After => &mut self.after,
+    pub fn add(&mut self, phase: EvidencePhase, source: &str, line: EvidenceLine) {
+        let sources = match phase {
+            EvidencePhase::Before => &mut self.before,
+            EvidencePhase::During => &mut self.during,
+            EvidencePhase::After => &mut self.after,
         };
         sources.0.entry(source.to_owned()).or_default().push(line);
     }
 }
 
-/// The content of all sources at one moment. A source that could not be read is `None`.
+/// The content of all sources in one phase. A source that could not be read is `None`.
 struct Snapshot<'a> {
     gpus: Option<Gpus>,
     links: Option<LinkStates>,
@@ -91,19 +91,19 @@ impl<'a> Snapshot<'a> {
     /// to `missing`.
     fn read(
         sources: &'a Sources,
-        moment: &str,
+        phase: &str,
         devices: &BTreeSet<&str>,
         missing: &mut Vec<String>,
     ) -> Option<Self> {
         if let Some(late) = sources.of("late").first() {
-            missing.push(format!("evidence {moment} the job: {}", late.text));
+            missing.push(format!("evidence {phase} the job: {}", late.text));
             return None;
         }
         if !sources.is_complete() {
-            missing.push(format!("evidence {moment} the job: the probe did not print its last line"));
+            missing.push(format!("evidence {phase} the job: the probe did not print its last line"));
             return None;
         }
-        let mut state = |what: &str, why: String| missing.push(format!("{what} {moment} the job: {why}"));
+        let mut state = |what: &str, why: String| missing.push(format!("{what} {phase} the job: {why}"));
         let gpus = Gpus::read(sources.of("gpus")).map_err(|why| state("GPUs", why)).ok();
         // Without nvidia-smi the GPUs are already reported as missing.
         let (mut links, mut link_errors, mut replays) = (None, None, None);
@@ -235,7 +235,7 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     }
 }
 
-/// Compares each source that could be read at both moments.
+/// Compares each source that could be read at both phases.
 fn compare(before: &Snapshot<'_>, after: &Snapshot<'_>, gpus: &Gpus, changes: &mut Changes) {
     if let (Some(before), Some(after)) = (&before.gpus, &after.gpus) {
         smi::compare(before, after, changes);

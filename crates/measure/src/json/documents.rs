@@ -6,7 +6,7 @@ use model::measurement::LogEnd;
 use super::{Document, JsonNode, JsonValue, LONGEST, TYPICAL};
 use crate::{
     lines::{Line, worst},
-    out::Out,
+    reading_builder::ReadingBuilder,
 };
 
 /// Finds JSON documents between other lines: a document starts with a bracket at the start of a line and ends with the
@@ -137,8 +137,8 @@ impl JsonDocuments {
         &mut self,
         line: &Line<'_>,
         starts: &[u8],
-        out: &mut Out,
-        read: impl FnOnce(JsonValue<'_>, &mut Out) -> LogEnd,
+        out: &mut ReadingBuilder,
+        read: impl FnOnce(JsonValue<'_>, &mut ReadingBuilder) -> LogEnd,
     ) -> bool {
         if !self.gather.is_open() && !starts_with(line.text, starts) {
             return false;

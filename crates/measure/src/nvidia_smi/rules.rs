@@ -7,7 +7,7 @@ use model::metric::{
     Scope,
 };
 
-use crate::format::Known;
+use crate::format::MetricDefinition;
 
 const NONE: Better = Better::None;
 
@@ -17,7 +17,7 @@ pub(super) struct FieldRule {
     pub(super) section: &'static str,
     pub(super) part: &'static str,
     pub(super) name: &'static str,
-    pub(super) metric: Known,
+    pub(super) metric: MetricDefinition,
 }
 
 const fn rule(
@@ -28,7 +28,13 @@ const fn rule(
     better: Better,
     meaning: &'static str,
 ) -> FieldRule {
-    FieldRule { xml, section, part, name, metric: Known::new(metric, unit, better, Scope::Gpu, meaning) }
+    FieldRule {
+        xml,
+        section,
+        part,
+        name,
+        metric: MetricDefinition::new(metric, unit, better, Scope::Gpu, meaning),
+    }
 }
 
 pub(super) const REASONS: &str = "Clocks Event Reasons";
@@ -337,7 +343,7 @@ pub(super) static RULES: [FieldRule; 39] = [
 ];
 
 /// The metrics of the rules, for the registry.
-pub(super) const METRICS: [Known; RULES.len()] = {
+pub(super) const METRICS: [MetricDefinition; RULES.len()] = {
     let mut metrics = [RULES[0].metric; RULES.len()];
     let mut at = 0;
     while at < RULES.len() {

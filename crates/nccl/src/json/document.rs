@@ -202,12 +202,12 @@ impl JsonDocument {
         });
         let (Some(size), Some(count), Some(kind)) = (size, count, kind) else {
             self.tables.runs[at].table.unmeasured += 1;
-            self.tables.budget.give_back(budget::times(&times));
+            self.tables.budget.release(budget::times(&times));
             return end;
         };
         if end.is_err() {
             // The file ends inside the row: times of only some processes would identify the wrong process.
-            self.tables.budget.give_back(budget::times(&times));
+            self.tables.budget.release(budget::times(&times));
             times = ProcessTimes::default();
             for (half, placement) in
                 [(row.out_of_place, Placement::OutOfPlace), (row.in_place, Placement::InPlace)]

@@ -44,7 +44,7 @@ impl RowContext<'_> {
             if self.begins_half(run)
                 && let Some(half) = self.half(words, partial, gap)
             {
-                partial.place(self.layout, half.printed);
+                partial.store_half(self.layout, half.printed);
                 words.at = half.end;
                 output_start = half.joined.then_some(half.end);
                 // A second half directly after the first is as reliable as the first.

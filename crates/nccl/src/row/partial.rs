@@ -28,7 +28,7 @@ impl Partial {
     }
 
     /// Stores the next half.
-    pub(super) fn place(&mut self, layout: &Layout, half: Printed) {
+    pub(super) fn store_half(&mut self, layout: &Layout, half: Printed) {
         half.store(&mut self.row, layout.placement(self.filled));
         self.filled += 1;
     }

@@ -73,10 +73,10 @@ async fn the_overview_of_2000_runs_keeps_its_limits_of_size_and_time() {
         weight += body.len();
     }
     assert!(weight <= 200 << 10, "{weight} bytes");
-    let began = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let (_, _, page) = get(&pages, "/").await;
     assert!(page.contains("rel=\"next\""));
-    assert!(began.elapsed() < Span::from_secs(2).0, "{:?}", began.elapsed());
+    assert!(started.elapsed() < Span::from_secs(2).0, "{:?}", started.elapsed());
 }
 
 #[tokio::test]
@@ -263,8 +263,11 @@ async fn runs_with_evidence_against_nodes_are_read_beyond_the_limit() {
     let store = drained_and_then(300).await;
     let view = dashboard_of(Arc::clone(&store)).view;
     let all = view.all().await.unwrap();
-    let marked: Vec<&RunId> =
-        all.iter().filter(|line| line.changes_nodes == Some(true)).map(|line| &line.run).collect();
+    let marked: Vec<&RunId> = all
+        .iter()
+        .filter(|summary| summary.changes_nodes == Some(true))
+        .map(|summary| &summary.run)
+        .collect();
     assert_eq!(marked.iter().map(|run| run.as_str()).collect::<Vec<_>>(), ["old-1"]);
     let segments = store.list("view/").await.unwrap();
     assert_eq!(segments.len(), 2);

@@ -19,7 +19,7 @@ const VALUES: usize = 24;
 const ALL_VALUES: usize = 20_000;
 
 /// A GPU by node and index.
-type Place = (String, Option<u32>);
+type GpuId = (String, Option<u32>);
 
 /// Known properties of one device.
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct HandoverDevice {
 }
 
 /// All devices that the logs or the hardware evidence of the nodes name.
-pub(super) struct HandoverDevices(BTreeMap<Place, HandoverDevice>);
+pub(super) struct HandoverDevices(BTreeMap<GpuId, HandoverDevice>);
 
 impl HandoverDevices {
     pub(super) fn of(inputs: &[ReportInput<'_>]) -> Self {
@@ -94,7 +94,7 @@ impl HandoverDevices {
     }
 
     /// The device at this bus id of the node. A program may count the GPUs in a different order than the driver.
-    fn at_bus(&self, node: &str, bus: &str) -> Option<Place> {
+    fn at_bus(&self, node: &str, bus: &str) -> Option<GpuId> {
         let of_node = self.0.range((node.to_owned(), None)..).take_while(|((of, _), _)| of == node);
         let mut found = of_node.filter(|(_, device)| device.bus.iter().any(|it| is_same_bus(it, Some(bus))));
         found.next().map(|(place, _)| place.clone())
@@ -107,7 +107,10 @@ impl HandoverDevices {
             let serial: Vec<_> = device.serial.iter().map(String::as_str).collect();
             let serial =
                 if serial.is_empty() { String::new() } else { format!(", serial {}", serial.join(", ")) };
-            format!("{}: no check measured this device", text::line(&format!("node {node}{gpu}{serial}")))
+            format!(
+                "{}: no check measured this device",
+                text::single_line(&format!("node {node}{gpu}{serial}"))
+            )
         })
     }
 
@@ -118,13 +121,14 @@ impl HandoverDevices {
             return;
         }
         *out += "| node | GPU | device | serial number or UUID | bus | measured by | measured values |\n|---|---|---|---|---|---|---|\n";
-        let joined =
-            |set: &BTreeSet<String>| cell(&text::line(&set.iter().cloned().collect::<Vec<_>>().join(", ")));
+        let joined = |set: &BTreeSet<String>| {
+            cell(&text::single_line(&set.iter().cloned().collect::<Vec<_>>().join(", ")))
+        };
         let most = (ALL_VALUES / self.0.len()).clamp(1, VALUES);
         for ((node, gpu), device) in &self.0 {
             *out += &format!(
                 "| {} | {} | {} | {} | {} | {} | {} |\n",
-                cell(&text::line(node)),
+                cell(&text::single_line(node)),
                 gpu.map_or_else(String::new, |gpu| gpu.to_string()),
                 joined(&device.name),
                 if device.serial.is_empty() { "unknown".to_owned() } else { joined(&device.serial) },
@@ -140,7 +144,7 @@ impl HandoverDevices {
 fn values(device: &HandoverDevice, most: usize) -> String {
     let value = |((name, unit), values): (&(String, String), &Vec<f64>)| {
         let middle = crate::metrics::median(values.clone()).map_or_else(String::new, number);
-        cell(&text::line(&format!("{name} {middle} {unit}")))
+        cell(&text::single_line(&format!("{name} {middle} {unit}")))
     };
     let mut all: Vec<_> = device.values.iter().take(most).map(value).collect();
     let more = device.values.len().saturating_sub(most);

@@ -6,7 +6,7 @@ use crate::{
     ReportInput,
     markdown::escape::cell,
     measured::{MeasuredSize, MeasuredTable, measured},
-    metrics::{MetricSummary, name_with_labels, number, place, summaries_of},
+    metrics::{MetricSummary, name_with_labels, number, subject_or_log, summaries_of},
     text,
 };
 
@@ -88,7 +88,7 @@ fn bandwidth(check: &str, table: &MeasuredTable<'_>) -> String {
     format!(
         "| {} | {} | {} | {} | {} | {} | {} |\n",
         cell(check),
-        cell(&text::line(table.table.collective.as_deref().unwrap_or("unknown"))),
+        cell(&text::single_line(table.table.collective.as_deref().unwrap_or("unknown"))),
         table.table.ranks.map_or_else(|| "unknown".to_owned(), |ranks| ranks.to_string()),
         sizes.unwrap_or_else(|| "none".to_owned()),
         shown(slowest),
@@ -106,10 +106,10 @@ fn row(check: &str, metric: &MetricSummary) -> String {
     format!(
         "| {} | {} | {} | {subjects} | {} | {} | {} |\n",
         cell(check),
-        cell(&text::line(&name_with_labels(&metric.name, &metric.labels))),
-        cell(&text::line(&metric.unit)),
+        cell(&text::single_line(&name_with_labels(&metric.name, &metric.labels))),
+        cell(&text::single_line(&metric.unit)),
         metric.median.map_or_else(String::new, number),
         worst.map_or_else(String::new, |worst| number(worst.value)),
-        worst.map_or_else(String::new, |worst| cell(&place(&worst.subject, &worst.log))),
+        worst.map_or_else(String::new, |worst| cell(&subject_or_log(&worst.subject, &worst.log))),
     )
 }

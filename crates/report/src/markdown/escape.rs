@@ -8,7 +8,7 @@ use crate::text;
 /// therefore a zero-width character is inserted into each of them.
 pub fn escaped(raw: &str) -> String {
     const BREAK: char = '\u{200b}';
-    let clean = text::line(raw);
+    let clean = text::single_line(raw);
     let mut safe = String::with_capacity(clean.len() + 16);
     let mut chars = clean.chars().peekable();
     while let Some(c) = chars.next() {
@@ -40,7 +40,7 @@ pub fn escaped(raw: &str) -> String {
 
 /// A code span without any markup.
 pub fn code(raw: &str) -> String {
-    let clean = text::line(raw);
+    let clean = text::single_line(raw);
     let ticks = "`".repeat(longest_run(&clean) + 1);
     // A backtick at either end needs a space to be distinguished from the fence.
     let room = if clean.starts_with('`') || clean.ends_with('`') || clean.is_empty() { " " } else { "" };

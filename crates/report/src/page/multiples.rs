@@ -69,10 +69,10 @@ impl Multiples {
         let one = |(log, table): &(&summary::LogSummary<'_>, MeasuredTable<'_>)| {
             let tone = Tone::from(log.verdict);
             Multiple {
-                name: text::line(log.name(folder)),
+                name: text::single_line(log.name(folder)),
                 tone,
                 mark: tone.mark(),
-                text: text::line(&log.text),
+                text: text::single_line(&log.text),
                 out_of_place: axes.line(
                     table
                         .rows

@@ -69,7 +69,8 @@ struct LogNames {
 impl LogNames {
     fn of(input: &ReportInput<'_>, columns: usize) -> Self {
         let names = Self { folder: summary::common_folder(input).to_owned(), width: 0 };
-        let longest = input.logs.iter().map(|log| text::line(&names.short(log.name)).chars().count()).max();
+        let longest =
+            input.logs.iter().map(|log| text::single_line(&names.short(log.name)).chars().count()).max();
         let width = longest.unwrap_or(0).min(columns.saturating_sub(FEWEST + 6).min(columns * 2 / 3));
         Self { width, ..names }
     }

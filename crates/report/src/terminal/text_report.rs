@@ -37,8 +37,8 @@ impl Screen {
     }
 
     /// A time in the reader's time zone together with UTC, or in UTC only.
-    pub(crate) fn moment(self, at: Timestamp) -> String {
-        self.local.map_or_else(|| text::moment(at), |local| local(at))
+    pub(crate) fn time(self, at: Timestamp) -> String {
+        self.local.map_or_else(|| text::utc(at), |local| local(at))
     }
 }
 
@@ -141,7 +141,7 @@ impl TextReport {
     pub fn paragraph(&mut self, (paint, head): (Paint, &str), text: &str, most: usize) {
         let indent = head.chars().count();
         let mut rows = vec![String::new()];
-        let line = text::line(text);
+        let line = text::single_line(text);
         for word in words(&line) {
             let row = rows.last_mut().expect("the list has at least one row");
             if row.is_empty() {

@@ -41,7 +41,7 @@ impl IndexedLedger {
 }
 
 fn names(page: &RunPage) -> Vec<RunId> {
-    page.runs.iter().map(|line| line.run.clone()).collect()
+    page.runs.iter().map(|summary| summary.run.clone()).collect()
 }
 
 #[tokio::test]
@@ -172,5 +172,5 @@ async fn a_follower_receives_every_later_record_of_a_run_until_the_run_is_closed
     let late: Vec<_> = view.follow(run(7), 2).map(|step| step.unwrap().seq).collect().await;
     assert_eq!(late, [3], "a follower that has received two records receives the third");
     let detail = view.detail(&run(7)).await.unwrap().unwrap();
-    assert_eq!((detail.seq, detail.line.conclusion.as_str()), (3, "cancelled"));
+    assert_eq!((detail.seq, detail.summary.conclusion.as_str()), (3, "cancelled"));
 }

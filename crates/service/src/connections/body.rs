@@ -20,7 +20,7 @@ use super::Connection;
 
 /// The body of a request; reading fails after the deadline. The deadline is for the whole body: a limit for
 /// each part would let a client send one byte at a time for hours.
-pub struct Deadline {
+pub struct DeadlineBody {
     body: Incoming,
     limit: Duration,
     /// Deadline; set when the body is first read.
@@ -50,14 +50,14 @@ impl fmt::Display for BodyTimeout {
     }
 }
 
-impl Deadline {
+impl DeadlineBody {
     pub fn new(body: Incoming, limit: Duration) -> (Self, DeadlineFlag) {
         let late = DeadlineFlag::default();
         (Self { body, limit, ends: None, late: late.clone() }, late)
     }
 }
 
-impl http_body::Body for Deadline {
+impl http_body::Body for DeadlineBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 

@@ -4,20 +4,20 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ledger::{MemoryStore, Store, check_name};
 use model::{Span, Timestamp};
-use service::{DeadLetters, ManualClock, StoredDeadLetters, parking::MAX_PER_DAY};
+use service::{DeadLetters, ManualClock, StoredDeadLetters, dead_letters::MAX_PER_DAY};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-fn parking() -> (Arc<MemoryStore>, StoredDeadLetters) {
+fn dead_letters() -> (Arc<MemoryStore>, StoredDeadLetters) {
     let store = Arc::new(MemoryStore::default());
     (store.clone(), StoredDeadLetters::new(store, Arc::new(ManualClock::new(START))))
 }
 
 #[tokio::test]
 async fn a_parked_event_is_stored_under_its_date_with_the_reason() {
-    let (store, parking) = parking();
-    parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
-    parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
+    let (store, dead_letters) = dead_letters();
+    dead_letters.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
+    dead_letters.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
     let names = store.list("").await.unwrap();
     let [name] = &names[..] else { panic!("the event is stored once, found {names:?}") };
     assert!(name.starts_with("parked/2027-01-15/event-1-"), "{name}");
@@ -27,7 +27,7 @@ async fn a_parked_event_is_stored_under_its_date_with_the_reason() {
 
 #[tokio::test]
 async fn hostile_ids_result_in_safe_and_distinct_names() {
-    let (store, parking) = parking();
+    let (store, dead_letters) = dead_letters();
     let long = ["x".repeat(5000), "x".repeat(5001)];
     let hostile = [
         "",
@@ -54,7 +54,7 @@ async fn hostile_ids_result_in_safe_and_distinct_names() {
         &long[1],
     ];
     for (number, id) in hostile.iter().enumerate() {
-        parking.park(id, "why", number.to_string().as_bytes()).await.unwrap();
+        dead_letters.park(id, "why", number.to_string().as_bytes()).await.unwrap();
     }
     let names = store.list("").await.unwrap();
     let mut kept = BTreeSet::new();
@@ -70,9 +70,9 @@ async fn hostile_ids_result_in_safe_and_distinct_names() {
 
 #[tokio::test]
 async fn another_event_with_the_same_id_is_parked_too() {
-    let (store, parking) = parking();
-    parking.park("1", "why", b"from one source").await.unwrap();
-    parking.park("1", "why", b"from another source").await.unwrap();
+    let (store, dead_letters) = dead_letters();
+    dead_letters.park("1", "why", b"from one source").await.unwrap();
+    dead_letters.park("1", "why", b"from another source").await.unwrap();
     assert_eq!(store.list("parked/").await.unwrap().len(), 2, "an id is only unique within its source");
 }
 
@@ -80,9 +80,9 @@ async fn another_event_with_the_same_id_is_parked_too() {
 async fn parked_events_are_limited_per_day() {
     let store = Arc::new(MemoryStore::default());
     let clock = Arc::new(ManualClock::new(START));
-    let parking = StoredDeadLetters::new(store.clone(), clock.clone());
+    let dead_letters = StoredDeadLetters::new(store.clone(), clock.clone());
     let park = async |number: usize| {
-        parking.park(&number.to_string(), "unknown", number.to_string().as_bytes()).await
+        dead_letters.park(&number.to_string(), "unknown", number.to_string().as_bytes()).await
     };
     for number in 1..MAX_PER_DAY {
         park(0).await.unwrap_or_else(|why| panic!("a repeated event counts once, not {number} times: {why}"));

@@ -134,7 +134,7 @@ impl DeadLetters for RecordedDeadLetters {
 
 fn service(
     handler: Arc<dyn Handler>,
-    parking: Arc<dyn DeadLetters>,
+    dead_letters: Arc<dyn DeadLetters>,
     periodic_tasks: Vec<Arc<dyn PeriodicTask>>,
 ) -> Service {
     Service {
@@ -143,7 +143,7 @@ fn service(
         revision: None,
         takes: vec![TYPE],
         handler,
-        parking,
+        dead_letters,
         periodic_tasks,
         authenticator: None,
         telemetry: None,

@@ -12,7 +12,7 @@ const VANISHED: &str = "I7 no event is lost";
 const EARLY: &str = "I8 an event is recorded before it is acknowledged";
 
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    for (place, happening) in evidence.places() {
+    for (place, happening) in evidence.indexed_history() {
         match happening {
             ExternalEvent::Acked { by: by @ SimService::Conductor(_), event } => {
                 if let Some(why) = missing(evidence, place, event) {
@@ -75,9 +75,9 @@ fn may_stay_unrecorded(
         Fact::CancelRequested(_) => state.settled.is_some(),
         Fact::ClusterDeleted(_) => {
             let lease = state.leases.get(&attempt);
-            !state.rents() || lease.is_none_or(|lease| lease.state == LeaseState::Returned)
+            !state.provisions_cluster() || lease.is_none_or(|lease| lease.state == LeaseState::Returned)
         }
-        Fact::ClusterAccepted(_) | Fact::ClusterReady(_) if state.rents() => {
+        Fact::ClusterAccepted(_) | Fact::ClusterReady(_) if state.provisions_cluster() => {
             let held = state.leases.get(&attempt).is_some_and(|lease| lease.state == LeaseState::Held);
             let stage = fact.stage().is_some_and(|stage| state.attempt(stage) != attempt);
             let closed = state.closed.is_some();

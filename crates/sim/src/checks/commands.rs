@@ -17,7 +17,7 @@ const NO_SECRET: &str = "I9 no secret is stored";
 
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut owed: BTreeMap<&RunId, PendingCommands> = BTreeMap::new();
-    for (place, happening) in evidence.places() {
+    for (place, happening) in evidence.indexed_history() {
         let ExternalEvent::Published { by: by @ SimService::Conductor(_), event } = happening else {
             continue;
         };

@@ -123,7 +123,7 @@ impl RunFiles {
     }
 
     /// All events with their position.
-    pub fn places(&self) -> impl Iterator<Item = (usize, &ExternalEvent)> {
+    pub fn indexed_history(&self) -> impl Iterator<Item = (usize, &ExternalEvent)> {
         self.history.iter().enumerate().map(|(place, (_, happening))| (place, happening))
     }
 

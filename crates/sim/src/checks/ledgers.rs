@@ -136,7 +136,7 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
     }
     let Some((closed_at, conclusion)) = closings.first() else { return };
     let mut published = 0;
-    for (place, happening) in evidence.places() {
+    for (place, happening) in evidence.indexed_history() {
         let ExternalEvent::Published { event, .. } = happening else { continue };
         if event.ty() != "dev.burnin.run.closed.v1" {
             continue;
@@ -251,7 +251,8 @@ fn is_cluster_fact(evidence: &RunFiles, record: &str) -> bool {
 }
 
 fn replay(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    let after = evidence.places().skip_while(|(_, happening)| !matches!(happening, ExternalEvent::Replayed));
+    let after =
+        evidence.indexed_history().skip_while(|(_, happening)| !matches!(happening, ExternalEvent::Replayed));
     for (_, happening) in after {
         let effect = match happening {
             ExternalEvent::Stored { name } => name.starts_with("ledger/") && !is_cluster_fact(evidence, name),

@@ -59,7 +59,7 @@ fn has_yielded(state: &RunState) -> bool {
 fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
     // The run of each cluster, and whether the cluster appeared after its confirmed deletion.
     let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
-    for (place, happening) in evidence.places() {
+    for (place, happening) in evidence.indexed_history() {
         match happening {
             ExternalEvent::ClusterBegan { name, run, expires_at, late } => {
                 alive.insert(name, (run, *late));
@@ -106,7 +106,7 @@ fn expiry(
 fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut running: BTreeMap<&str, &str> = BTreeMap::new();
     let mut stopped: BTreeSet<&str> = BTreeSet::new();
-    for (place, happening) in evidence.places() {
+    for (place, happening) in evidence.indexed_history() {
         match happening {
             ExternalEvent::StopAsked { name } => {
                 stopped.insert(name);
@@ -243,7 +243,7 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
             known.records.iter().find(|(_, record)| matches!(record.entry, RecordEntry::Closed { .. }));
         closings.extend(closed.map(|(place, _)| (*place, run)));
     }
-    for (place, happening) in evidence.places() {
+    for (place, happening) in evidence.indexed_history() {
         match happening {
             ExternalEvent::ClusterBegan { name, run, late: false, .. } => {
                 alive.insert(name, run.clone());
@@ -310,7 +310,7 @@ fn clusters_beyond_lease(evidence: &RunFiles, found: &mut Vec<Violation>) {
 /// A deletion requires a recorded reason, or the end of the lease.
 fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut expiries: BTreeMap<&str, i64> = BTreeMap::new();
-    for (place, happening) in evidence.places() {
+    for (place, happening) in evidence.indexed_history() {
         if let ExternalEvent::ClusterBegan { name, expires_at, .. } = happening {
             expiries.insert(name, expires_at.as_millis());
         }
@@ -355,7 +355,7 @@ fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
 
 /// Stopping a job also requires a recorded reason.
 fn stops(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    for (place, happening) in evidence.places() {
+    for (place, happening) in evidence.indexed_history() {
         let ExternalEvent::JobEnded { name, how } = happening else { continue };
         let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
         let reason = known.is_some_and(|known| {

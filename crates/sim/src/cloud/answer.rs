@@ -1,6 +1,6 @@
 //! Results of the providers' calls, as their callers receive them.
 
-use model::{Class, Failure, planted};
+use model::{Class, Failure, failpoint_is_active};
 use service::PortError;
 
 use crate::effect::EffectResult;
@@ -16,7 +16,7 @@ pub(super) fn transient<T>(why: &str) -> Result<T, PortError> {
 /// The result of a call as its caller receives it: lost and refused calls are transient errors.
 pub(super) fn answered<T>(answer: EffectResult<Result<T, PortError>>) -> Result<T, PortError> {
     match answer {
-        EffectResult::Done(Err(PortError::Transient(why))) if planted("secret_in_a_failure") => {
+        EffectResult::Done(Err(PortError::Transient(why))) if failpoint_is_active("secret_in_a_failure") => {
             Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ERROR", why)))
         }
         EffectResult::Done(result) => result,

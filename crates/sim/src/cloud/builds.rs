@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use build_service::{BuildKey, BuildPhase, Builds};
-use model::{BuildSpec, Class, Failure, Image, Span, planted};
+use model::{BuildSpec, Class, Failure, Image, Span, failpoint_is_active};
 use service::PortError;
 
 use super::{
@@ -100,7 +100,7 @@ impl Builds for SimBuilds {
     async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         let name = key.resource_name();
         let effect = |inner: &mut WorldState| {
-            if planted("cancelled_build_may_begin") && !inner.clouds.builds.contains_key(&name) {
+            if failpoint_is_active("cancelled_build_may_begin") && !inner.clouds.builds.contains_key(&name) {
                 return Ok(());
             }
             inner.clouds.stopped_builds.insert(name.clone());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
-use model::{Class, Deleted, Failure, Timestamp, planted};
+use model::{Class, Deleted, Failure, Timestamp, failpoint_is_active};
 use service::{Clock, PortError};
 
 use super::{
@@ -57,11 +57,13 @@ impl WorldState {
         } else {
             SimClusterState::Ready
         };
-        self.later(world, &order.name, up, |inner, name| inner.turn(name, SimClusterState::Starting, comes));
+        self.later(world, &order.name, up, |inner, name| {
+            inner.change(name, SimClusterState::Starting, comes)
+        });
         let later = up + self.random.between(0, 300_000);
         if self.occurs(Fault::NodeFails) {
             self.later(world, &order.name, later, |inner, name| {
-                inner.turn(name, SimClusterState::Ready, SimClusterState::Broken("node-1 failed"));
+                inner.change(name, SimClusterState::Ready, SimClusterState::Broken("node-1 failed"));
                 inner.lose_jobs(name, "NODE_FAIL");
             });
         }
@@ -75,7 +77,7 @@ impl WorldState {
         self.later(world, &order.name, life, |inner, name| inner.end_cluster(name, "expired"));
     }
 
-    fn turn(&mut self, name: &str, from: SimClusterState, to: SimClusterState) {
+    fn change(&mut self, name: &str, from: SimClusterState, to: SimClusterState) {
         if let Some(cluster) = self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state == from) {
             cluster.state = to.clone();
             self.trace(SimService::Outside, || format!("cluster {name} is {to:?}"));
@@ -101,16 +103,16 @@ impl WorldState {
 impl ClusterProvider for SimClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let mut order = order.clone();
-        if planted("random_in_a_cluster_name") {
+        if failpoint_is_active("random_in_a_cluster_name") {
             let number = self.0.world.inner().random.below(1000);
             order.name = format!("{}-cluster-{number}", order.id.run);
         }
-        if planted("no_expiry") {
+        if failpoint_is_active("no_expiry") {
             order.expires_at = order.expires_at + model::Span::from_secs(86_400);
         }
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut WorldState| {
-            if inner.clouds.given_back.contains(&order.name) {
+            if inner.clouds.released.contains(&order.name) {
                 let why = format!("{} was released", order.name);
                 return Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)));
             }
@@ -122,7 +124,7 @@ impl ClusterProvider for SimClusters {
                     let inner = &mut *world.inner();
                     inner.clouds.landing -= 1;
                     // Not every provider records the release of an unused name.
-                    let late = inner.clouds.given_back.contains(&order.name);
+                    let late = inner.clouds.released.contains(&order.name);
                     if !late || inner.random.once_in(2) {
                         inner.begin_cluster(&world, &order, late);
                     }
@@ -156,8 +158,8 @@ impl ClusterProvider for SimClusters {
         let evidence = || "the list is empty".to_owned();
         let deleted = || Deleted { name: name.to_owned(), evidence: evidence(), confirmed_at };
         let effect = |inner: &mut WorldState| {
-            if !planted("delete_leaves_no_mark") {
-                inner.clouds.given_back.insert(name.to_owned());
+            if !failpoint_is_active("delete_leaves_no_mark") {
+                inner.clouds.released.insert(name.to_owned());
             }
             let state = inner
                 .clouds
@@ -171,7 +173,7 @@ impl ClusterProvider for SimClusters {
             if inner.occurs(Fault::DeleteSwallowed) {
                 inner.trace(SimService::Outside, || format!("returns 200 and keeps {name}"));
             } else if state != SimClusterState::Ending {
-                inner.turn(name, state, SimClusterState::Ending);
+                inner.change(name, state, SimClusterState::Ending);
                 let takes = inner.random.between(2_000, 40_000);
                 inner.later(&world, name, takes, |inner, name| inner.end_cluster(name, "deleted"));
             }
@@ -179,7 +181,7 @@ impl ClusterProvider for SimClusters {
         };
         let what = || format!("delete cluster {name}");
         let result = answered(self.0.call(EffectKind::Provider, what, effect).await);
-        if planted("delete_without_looking") { result.or_else(|_| Ok(deleted())) } else { result }
+        if failpoint_is_active("delete_without_looking") { result.or_else(|_| Ok(deleted())) } else { result }
     }
 
     async fn list(&self) -> Result<ClusterListing, PortError> {

@@ -9,7 +9,7 @@ use std::{
 
 use cluster_api::{JobSpec, JobStatus, Outputs, Scheduler};
 use ledger::ObjectReader;
-use model::{Class, Cluster, Failure, JobEnd, planted};
+use model::{Class, Cluster, Failure, JobEnd, failpoint_is_active};
 use service::PortError;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
@@ -22,7 +22,7 @@ use crate::{
     effect::{EffectKind, Effects},
     history::is_pair,
     process::SimService,
-    workload::{self, Ends, RankOutput},
+    workload::{self, OutputEnd, RankOutput},
     world::{SimWorld, WorldState},
 };
 
@@ -76,24 +76,24 @@ impl WorldState {
         let slow = slow_nodes.iter().any(|node| nodes.contains(node));
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.random.between(10_000, 120_000).min(limit);
-        let (mut ended, mut ends) = (SimJobStage::Ended(end("COMPLETED", 0)), Ends::Whole);
+        let (mut ended, mut output_end) = (SimJobStage::Ended(end("COMPLETED", 0)), OutputEnd::Complete);
         // Jobs of pairs do not fail at random: the search would then rightly suspect a good node, which a check would report as a
         // violation.
         let breaks = !is_pair(&name);
         if breaks && self.occurs(Fault::JobFails) {
-            ends = Ends::Badly;
+            output_end = OutputEnd::WithError;
             ended = SimJobStage::Ended(end("FAILED", 3));
         } else if breaks && self.occurs(Fault::JobHangs) {
-            ends = Ends::Short;
+            output_end = OutputEnd::Truncated;
             (takes, ended) = (limit, SimJobStage::Ended(end("TIMEOUT", 1)));
         } else if self.occurs(Fault::JobTaken) {
-            ends = Ends::Short;
+            output_end = OutputEnd::Truncated;
             ended = SimJobStage::Lost("PREEMPTED");
         } else if breaks && job.cluster.name == workload::EXISTING && self.occurs(Fault::JobYields) {
-            ends = Ends::Short;
+            output_end = OutputEnd::Truncated;
             ended = SimJobStage::Yielded;
         } else if self.occurs(Fault::LogTruncated) {
-            ends = Ends::Short;
+            output_end = OutputEnd::Truncated;
         }
         let stage = if stopped { SimJobStage::Ended(end("CANCELLED", 0)) } else { SimJobStage::Pending };
         let cluster = job.cluster.name.clone();
@@ -102,7 +102,7 @@ impl WorldState {
             workload: job.program.workload().expect("simulated jobs run nccl-tests").clone(),
             ranks: job.cluster.slots(),
             slow,
-            ends,
+            end: output_end,
         };
         self.clouds
             .jobs
@@ -131,12 +131,12 @@ impl WorldState {
 impl Scheduler for SimScheduler {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         let mut job = job.clone();
-        if planted("random_in_a_job_name") {
+        if failpoint_is_active("random_in_a_job_name") {
             job.name = format!("{}{}", job.name, self.0.world.inner().random.below(1000));
         }
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut WorldState| {
-            if planted("submit_without_looking") && inner.clouds.jobs.contains_key(&job.name) {
+            if failpoint_is_active("submit_without_looking") && inner.clouds.jobs.contains_key(&job.name) {
                 inner.end_job(&job.name, SimJobStage::Lost("REQUEUED"));
                 inner.clouds.jobs.remove(&job.name);
             }
@@ -191,13 +191,17 @@ impl Scheduler for SimScheduler {
             })
         };
         let result = answered(self.0.call(EffectKind::Provider, || format!("poll job {name}"), effect).await);
-        if planted("no_answer_means_no_job") && result.is_err() { Ok(JobStatus::Absent) } else { result }
+        if failpoint_is_active("no_answer_means_no_job") && result.is_err() {
+            Ok(JobStatus::Absent)
+        } else {
+            result
+        }
     }
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
         let effect = |inner: &mut WorldState| {
             inner.note(SimService::Outside, ExternalEvent::StopAsked { name: name.to_owned() });
-            if !planted("cancel_leaves_no_mark") {
+            if !failpoint_is_active("cancel_leaves_no_mark") {
                 inner.clouds.stopped_jobs.insert(name.to_owned());
             }
             inner.end_job(name, SimJobStage::Ended(end("CANCELLED", 0)));
@@ -250,7 +254,7 @@ impl Scheduler for SimScheduler {
         };
         let what = || format!("read {file} of {name}");
         let (mut bytes, breaks) = answered(self.0.call(EffectKind::Provider, what, effect).await)?;
-        if planted("log_cut_short") {
+        if failpoint_is_active("log_cut_short") {
             bytes.truncate(bytes.len() - 1);
         }
         if breaks {

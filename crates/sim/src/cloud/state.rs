@@ -19,7 +19,7 @@ pub struct Clouds {
     pub stopped_builds: BTreeSet<String>,
     pub clusters: BTreeMap<String, SimCluster>,
     /// Names that must no longer be used for a cluster.
-    pub given_back: BTreeSet<String>,
+    pub released: BTreeSet<String>,
     /// Jobs by name. Boxed, because half of a tree's slots are empty.
     pub jobs: BTreeMap<String, Box<SimJob>>,
     /// Names of all jobs started on a cluster.

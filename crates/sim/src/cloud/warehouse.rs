@@ -6,7 +6,7 @@ use ::warehouse::{
     Error, FindingRow, Load, MeasurementRow, MetricRow, NodeResultRow, PastQuery, PastRun, VerdictRow,
     Warehouse,
 };
-use model::planted;
+use model::failpoint_is_active;
 use service::PortError;
 
 use super::answer::answered;
@@ -30,7 +30,7 @@ fn unavailable(error: PortError) -> Error {
 impl Warehouse for SimWarehouse {
     async fn load(&self, load: &str, brought: &Load) -> Result<u64, Error> {
         let mut id = load.to_owned();
-        if planted("random_in_a_load_id") {
+        if failpoint_is_active("random_in_a_load_id") {
             id = format!("{load}-{}", self.0.world.inner().random.below(1000));
         }
         let service = self.0.service;
@@ -44,7 +44,7 @@ impl Warehouse for SimWarehouse {
             Ok(inner.clouds.loads[&id].count())
         };
         let result = answered(self.0.call(EffectKind::Provider, || format!("load {load}"), effect).await);
-        if planted("load_errors_swallowed") && result.is_err() {
+        if failpoint_is_active("load_errors_swallowed") && result.is_err() {
             return Ok(brought.count());
         }
         result.map_err(unavailable)

@@ -167,13 +167,13 @@ fn a_start_and_a_concurrent_cancel_return_quickly() {
     let request = bed.build("sleep 300");
     for number in 0..10 {
         let name = format!("b{number}");
-        let began = std::time::Instant::now();
+        let started = std::time::Instant::now();
         thread::scope(|scope| {
             scope.spawn(|| bed.builds.start(&name, &request).unwrap());
             scope.spawn(|| bed.builds.cancel(&name).unwrap());
         });
         assert_eq!(bed.outcome(&name).status, BuildStatus::Cancelled);
-        assert!(began.elapsed().as_secs() < 5, "start and cancel blocked each other");
+        assert!(started.elapsed().as_secs() < 5, "start and cancel blocked each other");
     }
 }
 
@@ -183,14 +183,14 @@ fn polls_never_block_the_lock_of_a_supervisor() {
     let request = bed.build("true");
     for number in 0..10 {
         let name = format!("b{number}");
-        let began = std::time::Instant::now();
+        let started = std::time::Instant::now();
         thread::scope(|scope| {
             let start = scope.spawn(|| bed.builds.start(&name, &request).unwrap());
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !matches!(bed.builds.poll(&name).unwrap(), BuildState::Ended(_)) {
                         assert!(
-                            began.elapsed().as_secs() < 5,
+                            started.elapsed().as_secs() < 5,
                             "the supervisor did not get its lock within 5 s"
                         );
                     }

@@ -42,18 +42,25 @@ pub struct PlanOptions {
     /// Fraction of outcomes that may be wrong.
     pub noise: f64,
     /// Maximum error probability at the end of the search: for each bad member, and for the other members together.
-    pub doubt: f64,
+    pub max_error: f64,
     /// Expected number of bad members. A wrong value costs additional tests.
     pub expected: f64,
     /// Maximum number of tests; default: [`tests_for`].
-    pub most: Option<usize>,
+    pub max_tests: Option<usize>,
     /// Minimum probability at which a member is named. Below it a member is only suspected.
-    pub sure: f64,
+    pub min_confidence: f64,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { members: Members::default(), noise: 0.05, doubt: 0.002, expected: 1.0, most: None, sure: 0.98 }
+        Self {
+            members: Members::default(),
+            noise: 0.05,
+            max_error: 0.002,
+            expected: 1.0,
+            max_tests: None,
+            min_confidence: 0.98,
+        }
     }
 }
 

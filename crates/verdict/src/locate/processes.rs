@@ -32,7 +32,7 @@ const ITERATIONS: usize = 20;
 pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     let slowness = slowness(reading, reference);
     let Some(matrices) = matrices(reading) else {
-        return without_a_place(
+        return without_suspect(
             slowness,
             "the log has no usable per-process times; run the benchmark under MPI with `-I 1 -J`",
         );
@@ -40,7 +40,7 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     let seen = standouts(&matrices);
     match matrices.processes {
         0 | 1 => {
-            return without_a_place(slowness, "only one process was timed: a comparison needs two");
+            return without_suspect(slowness, "only one process was timed: a comparison needs two");
         }
         2 => return of_two(slowness, &seen),
         _ => {}
@@ -51,7 +51,7 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     }
     let disturbed = seen.split_halves >= 2 && 4 * seen.split_halves >= seen.halves;
     match slowness {
-        Slowness::Slower(_) => without_a_place(slowness, "no rank stands out"),
+        Slowness::Slower(_) => without_suspect(slowness, "no rank stands out"),
         Slowness::AsFast => Located::healthy(),
         Slowness::Unknown if disturbed => Located::open(format!(
             "in {} iterations the ranks form two groups, neither of them a minority",
@@ -67,7 +67,7 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
 }
 
 /// The result if the per-process times do not identify a rank.
-fn without_a_place(slowness: Slowness, why: &str) -> Located {
+fn without_suspect(slowness: Slowness, why: &str) -> Located {
     match slowness {
         Slowness::AsFast => Located::healthy(),
         Slowness::Unknown => Located::open(why),
@@ -82,7 +82,7 @@ fn of_two(slowness: Slowness, seen: &Standouts) -> Located {
     let same = seen.split_halves < 2 || 4 * seen.split_halves < seen.halves;
     match slowness {
         Slowness::Unknown if same && seen.halves >= 2 => Located::healthy(),
-        _ => without_a_place(
+        _ => without_suspect(
             slowness,
             "two ranks differ equally from each other; run each of them with a third rank",
         ),

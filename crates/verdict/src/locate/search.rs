@@ -24,7 +24,7 @@ const MOST_DOUBTS: usize = 4;
 /// expected bad member, every relevant set is weighted; with several, only a few hundred sets are sampled,
 /// and a lower weight would scatter them too far.
 fn weight_exponent(options: &PlanOptions) -> f64 {
-    if options.expected <= 1.0 && options.most.is_none() { 0.5 } else { 0.75 }
+    if options.expected <= 1.0 && options.max_tests.is_none() { 0.5 } else { 0.75 }
 }
 
 /// A running search for the bad members.
@@ -57,11 +57,11 @@ impl<'a> GroupSearch<'a> {
             if value.is_nan() { usual } else { value.clamp(from, to) }
         };
         options.noise = within(options.noise, 0.0, MOST_NOISE, usual.noise);
-        options.doubt = within(options.doubt, 1e-9, 0.5, usual.doubt);
+        options.max_error = within(options.max_error, 1e-9, 0.5, usual.max_error);
         options.expected = within(options.expected, 1e-3, 1e6, usual.expected);
-        options.sure = within(options.sure, 0.5, 1.0 - 1e-6, usual.sure);
+        options.min_confidence = within(options.min_confidence, 0.5, 1.0 - 1e-6, usual.min_confidence);
         // With less noise, certainty requires fewer tests, so the permitted doubt is smaller.
-        options.doubt = (options.doubt * (options.noise / usual.noise).clamp(0.01, 1.0)).max(1e-9);
+        options.max_error = (options.max_error * (options.noise / usual.noise).clamp(0.01, 1.0)).max(1e-9);
         let members = distinct(members);
         let number = members.iter().enumerate().map(|(at, name)| (*name, at)).collect();
         let believed = |noise| Belief::new(members.len(), noise, options.expected);
@@ -69,7 +69,8 @@ impl<'a> GroupSearch<'a> {
         let hedged =
             (options.noise > 0.01).then(|| believed(1.0 / (1.0 + odds.powf(weight_exponent(&options)))));
         let belief = believed(options.noise);
-        let most = options.most.unwrap_or_else(|| tests_for(members.len(), options.expected, options.noise));
+        let most =
+            options.max_tests.unwrap_or_else(|| tests_for(members.len(), options.expected, options.noise));
         Self { members, number, belief, hedged, options, most, tests: 0, has_findings: false }
     }
 
@@ -110,7 +111,7 @@ impl<'a> GroupSearch<'a> {
     #[must_use]
     pub fn is_done(&self) -> bool {
         let likeliest = self.belief.sets.first().filter(|_| !self.rests_on_findings());
-        likeliest.is_some_and(|(bad, likely)| 1.0 - likely < self.doubt(bad.len()))
+        likeliest.is_some_and(|(bad, likely)| 1.0 - likely < self.permitted_error(bad.len()))
     }
 
     /// Whether hardware findings are the only evidence, which does not suffice to name a member.
@@ -142,11 +143,11 @@ impl<'a> GroupSearch<'a> {
         };
         let (named, suspected): (Vec<usize>, Vec<usize>) = bad
             .into_iter()
-            .partition(|member| chances[*member] >= self.options.sure && !self.rests_on_findings());
+            .partition(|member| chances[*member] >= self.options.min_confidence && !self.rests_on_findings());
         let searched = Searched {
             sure: done && suspected.is_empty(),
             confidence: likely.clamp(0.0, 1.0),
-            named_from: self.options.sure,
+            named_from: self.options.min_confidence,
             tests: self.tests,
             most: self.most,
             more: if done { 0 } else { self.more() },
@@ -161,15 +162,15 @@ impl<'a> GroupSearch<'a> {
     }
 
     /// Permitted doubt with this number of bad members.
-    fn doubt(&self, bad: usize) -> f64 {
-        self.options.doubt * (1 + bad).min(MOST_DOUBTS) as f64
+    fn permitted_error(&self, bad: usize) -> f64 {
+        self.options.max_error * (1 + bad).min(MOST_DOUBTS) as f64
     }
 
     /// The most informative test, regardless of the maximum.
     fn next(&self) -> Option<Vec<usize>> {
         let (group, degraded) = most_informative(self.hedged.as_ref().unwrap_or(&self.belief))?;
         // If one of two remaining members is bad, no test can decide which, because the outcome of every test is known in advance.
-        (degraded.min(1.0 - degraded) > self.options.doubt / 16.0).then_some(group)
+        (degraded.min(1.0 - degraded) > self.options.max_error / 16.0).then_some(group)
     }
 
     /// Estimated number of further tests; 0 if no further test would help.
@@ -185,7 +186,7 @@ impl<'a> GroupSearch<'a> {
             self.belief.sets.iter().map(|(_, likely)| -likely * likely.max(1e-300).log2()).sum();
         let noise = self.belief.evidence.noise;
         let proves = (1.0 - 2.0 * noise) * ((1.0 - noise) / noise).log2();
-        let surer = -self.doubt(bad.len()).log2() / proves;
+        let surer = -self.permitted_error(bad.len()).log2() / proves;
         (unknown / information_of_a_test(noise) + surer).ceil() as usize
     }
 }

@@ -21,7 +21,7 @@ use super::{
     levels::SubjectIndex,
     listed,
     measured::{ByName, Measured, MeasuredValue, worse_by},
-    place::{SubjectPlace, owned},
+    position::{SubjectPosition, owned},
     shift::{Shift, shift},
     tiers::healthy,
 };
@@ -162,17 +162,17 @@ fn unpaired(
     let subjects = || reading.metrics.iter().map(|metric| &metric.subject);
     let mut nodes: BTreeSet<_> = subjects().filter_map(|subject| subject.node.as_deref()).collect();
     nodes.extend(subjects().filter_map(peer_node));
-    let windows: BTreeMap<(&str, SubjectPlace<'_>), &Metric> = measured
+    let windows: BTreeMap<(&str, SubjectPosition<'_>), &Metric> = measured
         .values()
         .filter(|(_, metric)| criteria.settled(metric).is_some())
-        .map(|(_, metric)| ((&*metric.name, SubjectPlace::of_metric(metric)), *metric))
+        .map(|(_, metric)| ((&*metric.name, SubjectPosition::of_metric(metric)), *metric))
         .collect();
     let (mut missing, mut other_nodes) = (Vec::new(), Vec::new());
     for learned in &baseline.metrics {
         let key = &learned.key;
         // The number of values in a window depends on the duration of the run: the criterion states the minimum.
         if measured.contains_key(&BorrowedKey::learned(key))
-            || windows.contains_key(&(key.name.as_str(), SubjectPlace::of(&key.subject)))
+            || windows.contains_key(&(key.name.as_str(), SubjectPosition::of(&key.subject)))
         {
             continue;
         }
@@ -266,7 +266,7 @@ fn is_in_window(key: &MetricKey, window: &Settled, metric: &Metric) -> bool {
     let others = |(name, _): &(&String, &String)| **name != window.by;
     *metric.name == *key.name
         && *metric.unit == *key.unit
-        && SubjectPlace::of_metric(metric) == SubjectPlace::of(&key.subject)
+        && SubjectPosition::of_metric(metric) == SubjectPosition::of(&key.subject)
         && metric.labels.iter().filter(others).eq(key.labels.iter().filter(others))
         && window.contains(&key.labels)
 }

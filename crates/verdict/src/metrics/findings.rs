@@ -14,13 +14,14 @@ use model::{
 
 use super::{
     FoundReasons, listed,
-    place::{SubjectPlace, owned},
+    position::{SubjectPosition, owned},
 };
 
 pub(super) fn judge(reading: &Reading, found: &mut FoundReasons<'_>) {
-    let known: BTreeSet<_> = reading.gpus.iter().map(|gpu| SubjectPlace::of(&gpu.subject)).collect();
+    let known: BTreeSet<_> = reading.gpus.iter().map(|gpu| SubjectPosition::of(&gpu.subject)).collect();
     let is_shared = |findings: &[&Finding]| {
-        let places: BTreeSet<_> = findings.iter().map(|finding| SubjectPlace::of(&finding.subject)).collect();
+        let places: BTreeSet<_> =
+            findings.iter().map(|finding| SubjectPosition::of(&finding.subject)).collect();
         known.len() > 1 && known.is_subset(&places)
     };
     judge_each(&reading.findings.iter().collect::<Vec<_>>(), is_shared, found);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{EvidenceRule, GpuSamples, NodeEvidence, Verdict, count, metric::Finding};
 
-use super::{FoundReasons, findings, listed, place::SubjectPlace};
+use super::{FoundReasons, findings, listed, position::SubjectPosition};
 use crate::evidence::RunEvidence;
 
 /// Adds reasons for changes and for missing evidence; without either, one reason reports unchanged hardware.
@@ -56,11 +56,11 @@ fn absent(evidence: &RunEvidence<'_>) -> Vec<String> {
 fn is_shared(nodes: &[NodeEvidence], findings: &[&Finding]) -> bool {
     let subjects = findings.iter().map(|finding| &finding.subject);
     let gpus: BTreeSet<_> =
-        nodes.iter().flat_map(|node| &node.gpus).map(|gpu| SubjectPlace::of(&gpu.subject)).collect();
+        nodes.iter().flat_map(|node| &node.gpus).map(|gpu| SubjectPosition::of(&gpu.subject)).collect();
     let own: BTreeSet<_> = subjects
         .clone()
         .filter(|subject| subject.gpu.is_some())
-        .map(|subject| SubjectPlace::of(subject).without_link())
+        .map(|subject| SubjectPosition::of(subject).without_link())
         .collect();
     if !own.is_empty() {
         return gpus.len() > 1 && gpus.is_subset(&own);

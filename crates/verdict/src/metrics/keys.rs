@@ -9,7 +9,7 @@ use model::{
 
 use crate::baseline::document::{FleetKey, MetricKey};
 
-use super::place::SubjectPlace;
+use super::position::SubjectPosition;
 
 /// A [`MetricKey`], borrowed: a fleet has hundreds of thousands of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,19 +17,19 @@ pub(super) struct BorrowedKey<'a> {
     name: &'a str,
     unit: &'a str,
     better: Better,
-    pub(super) place: SubjectPlace<'a>,
+    pub(super) place: SubjectPosition<'a>,
     labels: &'a BTreeMap<String, String>,
 }
 
 impl<'a> BorrowedKey<'a> {
     pub(super) fn of(metric: &'a Metric) -> Self {
         let Metric { name, unit, better, subject, labels, .. } = metric;
-        Self { name, unit, better: *better, place: SubjectPlace::of(subject), labels }
+        Self { name, unit, better: *better, place: SubjectPosition::of(subject), labels }
     }
 
     pub(super) fn learned(key: &'a MetricKey) -> Self {
         let MetricKey { name, unit, better, subject, labels } = key;
-        Self { name, unit, better: *better, place: SubjectPlace::of(subject), labels }
+        Self { name, unit, better: *better, place: SubjectPosition::of(subject), labels }
     }
 
     pub(super) fn owned(&self) -> MetricKey {

@@ -15,7 +15,7 @@ use crate::{
 use super::{
     ambiguous, fleet,
     keys::{BorrowedKey, FleetName, described, values, worse},
-    place::owned,
+    position::owned,
     tiers::{healthy, tiers},
 };
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{measurement::Reading, metric::Metric};
 
-use super::place::SubjectPlace;
+use super::position::SubjectPosition;
 
 /// A value that a healthy device of this kind reaches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +93,7 @@ fn kind(name: &str) -> Option<&'static str> {
 /// The devices of a log.
 pub(super) struct Devices<'a> {
     names: BTreeSet<&'a str>,
-    places: BTreeMap<SubjectPlace<'a>, &'a str>,
+    places: BTreeMap<SubjectPosition<'a>, &'a str>,
 }
 
 impl<'a> Devices<'a> {
@@ -101,7 +101,7 @@ impl<'a> Devices<'a> {
         let named = reading
             .gpus
             .iter()
-            .filter_map(|gpu| Some((SubjectPlace::of(&gpu.subject), gpu.name.as_deref()?)));
+            .filter_map(|gpu| Some((SubjectPosition::of(&gpu.subject), gpu.name.as_deref()?)));
         let places: BTreeMap<_, _> = named.collect();
         Self { names: places.values().copied().collect(), places }
     }
@@ -110,7 +110,7 @@ impl<'a> Devices<'a> {
     fn name(&self, metric: &'a Metric) -> Option<&'a str> {
         let label = metric.labels.get("device").map(String::as_str);
         let only = self.names.first().filter(|_| self.names.len() == 1);
-        label.or_else(|| self.places.get(&SubjectPlace::of(&metric.subject)).or(only).copied())
+        label.or_else(|| self.places.get(&SubjectPosition::of(&metric.subject)).or(only).copied())
     }
 
     /// The reference for a metric.

@@ -14,7 +14,7 @@ use model::{
 
 use crate::{evidence::RunEvidence, stated_gpus::StatedGpus, statistics::median};
 
-use super::{FoundReasons, listed, place::SubjectPlace};
+use super::{FoundReasons, listed, position::SubjectPosition};
 
 /// Metrics by name: a fleet has hundreds of thousands of metrics, and each criterion selects the metrics of one name.
 pub(super) struct ByName<'a>(BTreeMap<&'a str, Vec<&'a Metric>>);
@@ -72,7 +72,7 @@ impl<'a> Measured<'a> {
         let all = comparable.filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));
         match &self.criterion.settled {
             None => all.collect(),
-            Some(window) => settled(all, window).into_values().map(|values| middle(&values)).collect(),
+            Some(window) => settled(all, window).into_values().map(|values| window_median(&values)).collect(),
         }
     }
 
@@ -105,7 +105,7 @@ impl<'a> Measured<'a> {
             found.add(Verdict::Inconclusive, "NOT_MEASURED", format!("{name} is not in the log"));
             return;
         }
-        let seen: BTreeSet<_> = metrics.iter().map(|metric| SubjectPlace::of_metric(metric)).collect();
+        let seen: BTreeSet<_> = metrics.iter().map(|metric| SubjectPosition::of_metric(metric)).collect();
         if let Some(expected) = criterion.subjects.filter(|expected| *expected as usize != seen.len()) {
             let mut text = format!("{name} is measured for {} instead of {expected} subjects", seen.len());
             if seen.len() < expected as usize {
@@ -127,8 +127,8 @@ impl<'a> Measured<'a> {
             found.add(Verdict::Inconclusive, "NOT_MEASURED", text);
         }
         if self.is_of_gpus() {
-            let named = reading.gpus.iter().filter(|gpu| !seen.contains(&SubjectPlace::of(&gpu.subject)));
-            let mut missing: BTreeSet<_> = named.map(|gpu| super::place::owned(&gpu.subject)).collect();
+            let named = reading.gpus.iter().filter(|gpu| !seen.contains(&SubjectPosition::of(&gpu.subject)));
+            let mut missing: BTreeSet<_> = named.map(|gpu| super::position::owned(&gpu.subject)).collect();
             // Criteria with a number of subjects permit nodes with different numbers of GPUs.
             if criterion.subjects.is_none() {
                 let lacks =
@@ -180,7 +180,12 @@ impl<'a> Measured<'a> {
     }
 
     /// Reports subjects with fewer values in the settled window than the criterion requires.
-    fn unsettled(&self, window: &Settled, seen: &BTreeSet<SubjectPlace<'_>>, found: &mut FoundReasons<'_>) {
+    fn unsettled(
+        &self,
+        window: &Settled,
+        seen: &BTreeSet<SubjectPosition<'_>>,
+        found: &mut FoundReasons<'_>,
+    ) {
         let all =
             self.metrics.iter().filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));
         let mut counts: BTreeMap<_, usize> = seen.iter().map(|place| (*place, 0)).collect();
@@ -190,10 +195,10 @@ impl<'a> Measured<'a> {
         }
         let few = self.metrics.iter().filter(|metric| {
             counts
-                .remove(&SubjectPlace::of_metric(metric))
+                .remove(&SubjectPosition::of_metric(metric))
                 .is_some_and(|count| count < window.at_least as usize)
         });
-        let few: Vec<_> = few.map(|metric| super::place::owned(&metric.subject).to_string()).collect();
+        let few: Vec<_> = few.map(|metric| super::position::owned(&metric.subject).to_string()).collect();
         if !few.is_empty() {
             let Settled { by, from, at_least, .. } = window;
             let text = format!(
@@ -241,12 +246,12 @@ impl<'a> Measured<'a> {
 }
 
 /// Index of a GPU and name of a link, each if the subject has one.
-type DevicePlace<'a> = (Option<u32>, Option<&'a str>);
+type DeviceId<'a> = (Option<u32>, Option<&'a str>);
 
 /// GPUs and links that are missing on one node and present on another. Programs do not report a lost device, so only a comparison of nodes
 /// shows it. `lacks`: whether a node with this number of devices may lack one.
 fn absent_devices(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> Vec<Subject> {
-    let mut nodes: BTreeMap<&str, BTreeSet<DevicePlace<'_>>> = BTreeMap::new();
+    let mut nodes: BTreeMap<&str, BTreeSet<DeviceId<'_>>> = BTreeMap::new();
     for metric in metrics.iter().filter(|metric| metric.subject.peer.is_none()) {
         let Subject { node, gpu, link, .. } = &metric.subject;
         if let Some(node) = node.as_deref().filter(|_| gpu.is_some() || link.is_some()) {
@@ -255,7 +260,7 @@ fn absent_devices(metrics: &[&Metric], lacks: impl Fn(&str, usize) -> bool) -> V
     }
     let all: BTreeSet<_> = nodes.values().flatten().copied().collect();
     let absent = |(node, devices): (&&str, &BTreeSet<_>)| {
-        let subject = |(gpu, link): &DevicePlace<'_>| Subject {
+        let subject = |(gpu, link): &DeviceId<'_>| Subject {
             node: Some((*node).into()),
             gpu: *gpu,
             link: link.map(Into::into),
@@ -287,12 +292,12 @@ fn absent_ranks(metrics: &[&Metric], expected: u32) -> Vec<Subject> {
 
 /// Nodes with fewer GPUs than stated, such as `7 of 8 GPUs of node n1`. `seen`: measured or listed subjects.
 pub(super) fn fewer_than_stated(
-    seen: &BTreeSet<SubjectPlace<'_>>,
+    seen: &BTreeSet<SubjectPosition<'_>>,
     reading: &Reading,
     stated: &StatedGpus,
 ) -> Vec<String> {
     // A program that names no GPU measures one device, as intended by its command.
-    if !seen.iter().any(SubjectPlace::names_a_gpu) {
+    if !seen.iter().any(SubjectPosition::names_a_gpu) {
         return Vec::new();
     }
     if seen.iter().any(|place| place.node().is_none()) {
@@ -314,7 +319,7 @@ pub(super) fn fewer_than_stated(
 }
 
 /// Values by subject and labels.
-type SettledValues<'a> = BTreeMap<(SubjectPlace<'a>, Vec<(&'a str, &'a str)>), Vec<MeasuredValue<'a>>>;
+type SettledValues<'a> = BTreeMap<(SubjectPosition<'a>, Vec<(&'a str, &'a str)>), Vec<MeasuredValue<'a>>>;
 
 /// The values within the window, for each subject and the labels other than the window's.
 fn settled<'a>(values: impl Iterator<Item = MeasuredValue<'a>>, window: &'a Settled) -> SettledValues<'a> {
@@ -323,14 +328,14 @@ fn settled<'a>(values: impl Iterator<Item = MeasuredValue<'a>>, window: &'a Sett
         if window.contains(&value.metric.labels) {
             let labels = value.metric.labels.iter().filter(|(name, _)| **name != window.by);
             let labels = labels.map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            series.entry((SubjectPlace::of_metric(value.metric), labels)).or_default().push(value);
+            series.entry((SubjectPosition::of_metric(value.metric), labels)).or_default().push(value);
         }
     }
     series
 }
 
 /// The median of the values, with the metric of the last value in the window.
-fn middle<'a>(values: &[MeasuredValue<'a>]) -> MeasuredValue<'a> {
+fn window_median<'a>(values: &[MeasuredValue<'a>]) -> MeasuredValue<'a> {
     // `settled` returns no empty series.
     let last = values[values.len() - 1];
     MeasuredValue { value: median(values.iter().map(|value| value.value).collect()), ..last }

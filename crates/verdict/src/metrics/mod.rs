@@ -17,7 +17,7 @@ mod measured;
 mod pair_search;
 mod pairs;
 mod peers;
-mod place;
+mod position;
 mod shift;
 mod suspects;
 mod tiers;
@@ -48,7 +48,7 @@ use crate::{
 };
 
 use measured::{ByName, Measured};
-use place::SubjectPlace;
+use position::SubjectPosition;
 use suspects::Evidence;
 
 /// Code of the finding of a pair of nodes whose program failed.
@@ -136,7 +136,7 @@ fn listed_gpus(evidence: &RunEvidence<'_>, measured: &[Measured<'_>], found: &mu
     // A log without the names of nodes may list the GPUs of several nodes by the same numbers.
     let seen: BTreeSet<_> = subjects
         .filter(|subject| subject.node.is_some() && subject.gpu.is_some() && subject.peer.is_none())
-        .map(|subject| SubjectPlace::of(subject).device())
+        .map(|subject| SubjectPosition::of(subject).device())
         .collect();
     let lacking = measured::fewer_than_stated(&seen, reading, stated);
     if !lacking.is_empty() {
@@ -251,10 +251,10 @@ fn statements<'a>(reading: &'a Reading, criteria: &'a Criteria, found: &mut Foun
     }
     for (name, metrics) in failed {
         let accused: BTreeSet<_> =
-            reading.findings.iter().map(|finding| SubjectPlace::of(&finding.subject)).collect();
+            reading.findings.iter().map(|finding| SubjectPosition::of(&finding.subject)).collect();
         // If the subject also has a finding, only the finding is a reason, with its severity.
         let without: Vec<_> =
-            metrics.iter().filter(|metric| !accused.contains(&SubjectPlace::of_metric(metric))).collect();
+            metrics.iter().filter(|metric| !accused.contains(&SubjectPosition::of_metric(metric))).collect();
         for metric in without.iter().copied().copied() {
             found.blame_value(metric, 0.9);
         }
@@ -291,7 +291,7 @@ fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, foun
 
 fn good(reading: &Reading) -> String {
     let values = reading.metrics.iter().filter(|metric| metric.value.is_some()).count() as u64;
-    let subjects: BTreeSet<_> = reading.metrics.iter().map(SubjectPlace::of_metric).collect();
+    let subjects: BTreeSet<_> = reading.metrics.iter().map(SubjectPosition::of_metric).collect();
     let are = if values == 1 { "is" } else { "are" };
     let (values, subjects) = (count(values, "value"), count(subjects.len() as u64, "subject"));
     format!("{values} of {subjects} {are} complete and within their bounds")

@@ -6,7 +6,7 @@ use model::metric::Subject;
 
 use crate::locate::{PairOptions, PairResult, SuspectLink, from_pairs};
 
-use super::{place::owned, suspects::Evidence};
+use super::{position::owned, suspects::Evidence};
 
 /// Records evidence against ends and links, from the good and bad pairs of one metric. `what`: name of the metric, or
 /// code of the finding.

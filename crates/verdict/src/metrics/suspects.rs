@@ -6,7 +6,7 @@ use model::{measurement::Reading, metric::Subject};
 
 use crate::locate::Suspect;
 
-use super::place::{SubjectPlace, owned};
+use super::position::{SubjectPosition, owned};
 
 /// A metric or finding that is evidence against a subject.
 pub(super) struct Evidence {
@@ -35,7 +35,7 @@ pub(super) fn suspects(evidence: Vec<Evidence>, reading: &Reading) -> Vec<Suspec
             .iter()
             .map(|gpu| &gpu.subject)
             .chain(taken)
-            .find(|known| SubjectPlace::of(known) == SubjectPlace::of(&subject).without_link());
+            .find(|known| SubjectPosition::of(known) == SubjectPosition::of(&subject).without_link());
         let of = |field: fn(&Subject) -> Option<&std::sync::Arc<str>>| {
             device.and_then(field).or_else(|| field(&subject)).map(|text| text.to_string())
         };

@@ -26,9 +26,9 @@ const TABLE: &str = "#
 ";
 
 fn read_log(log: &str) -> (Reading, Clues) {
-    let mut listening = ClueReader::new(log.as_bytes());
-    let reading = nccl::read(&mut listening).unwrap();
-    (reading, listening.finish())
+    let mut clue_reader = ClueReader::new(log.as_bytes());
+    let reading = nccl::read(&mut clue_reader).unwrap();
+    (reading, clue_reader.finish())
 }
 
 fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
@@ -496,18 +496,18 @@ fn clues_do_not_depend_on_the_chunks_of_the_log() {
     let whole = read_log(&log).1;
     assert!(whole.signs.len() > 20);
     for chunk in [1, 2, 7, 64, 1000] {
-        let mut listening = ClueReader::new(log.as_bytes());
+        let mut clue_reader = ClueReader::new(log.as_bytes());
         let mut buffer = vec![0; chunk];
-        while listening.read(&mut buffer).unwrap() > 0 {}
-        assert_eq!(listening.finish(), whole, "{chunk} bytes at a time");
+        while clue_reader.read(&mut buffer).unwrap() > 0 {}
+        assert_eq!(clue_reader.finish(), whole, "{chunk} bytes at a time");
     }
 }
 
 #[test]
 fn memory_is_bounded_for_any_log() {
-    let mut listening = ClueReader::new(std::io::repeat(b'x').take(64 << 20));
-    std::io::copy(&mut listening, &mut std::io::sink()).unwrap();
-    assert_eq!(listening.finish(), Clues::default(), "one line of 64 MiB");
+    let mut clue_reader = ClueReader::new(std::io::repeat(b'x').take(64 << 20));
+    std::io::copy(&mut clue_reader, &mut std::io::sink()).unwrap();
+    assert_eq!(clue_reader.finish(), Clues::default(), "one line of 64 MiB");
     let many: String =
         (0..20_000).map(|host| format!("host-{host}:1:1 [0] NCCL INFO Using network net{host}\n")).collect();
     let clues = read_log(&many).1;

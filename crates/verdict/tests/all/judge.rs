@@ -445,9 +445,9 @@ proptest! {
 fn the_requested_environment_is_compared_with_the_one_in_effect() {
     let (reading, _) = good();
     let judged = |log: &str, environment: Unequal| {
-        let mut listening = ClueReader::new(log.as_bytes());
-        io::copy(&mut listening, &mut io::sink()).unwrap();
-        let clues = listening.finish();
+        let mut clue_reader = ClueReader::new(log.as_bytes());
+        io::copy(&mut clue_reader, &mut io::sink()).unwrap();
+        let clues = clue_reader.finish();
         let criteria = Criteria { environment, ..criteria() };
         judge(
             &RunEvidence::of(&reading, &clues),

@@ -256,7 +256,7 @@ fn with_one_wrong_outcome_in_twenty_every_search_stays_within_its_limit_and_most
 #[test]
 fn with_enough_tests_the_number_of_bad_members_need_not_be_known() {
     for (bad, correct) in [(1, 0.98), (5, 0.65)] {
-        let series = search(bad, 0.05, &PlanOptions { most: Some(55), ..PlanOptions::default() }, SEEDS);
+        let series = search(bad, 0.05, &PlanOptions { max_tests: Some(55), ..PlanOptions::default() }, SEEDS);
         assert!(series.at(1.0) <= 55);
         assert!(
             SEEDS < 200 || series.correct() >= correct,
@@ -269,20 +269,20 @@ fn with_enough_tests_the_number_of_bad_members_need_not_be_known() {
 /// With enough tests the search continues until it is certain.
 #[test]
 fn a_larger_limit_increases_the_confidence() {
-    let options = PlanOptions { most: Some(150), ..suspecting(5.0) };
+    let options = PlanOptions { max_tests: Some(150), ..suspecting(5.0) };
     let series = search(5, 0.05, &options, SEEDS.div_ceil(3));
     assert!(series.correct() >= if SEEDS > 100 { 0.97 } else { 0.6 });
-    let options = PlanOptions { most: Some(7), ..suspecting(5.0) };
+    let options = PlanOptions { max_tests: Some(7), ..suspecting(5.0) };
     let series = search(5, 0.05, &options, 2);
     assert_eq!((series.at(0.0), series.at(1.0), series.sure, series.good_named), (7, 7, 0, 0));
-    let options = PlanOptions { most: Some(0), ..suspecting(5.0) };
+    let options = PlanOptions { max_tests: Some(0), ..suspecting(5.0) };
     assert_eq!(search(5, 0.05, &options, 1).at(1.0), 0);
 }
 
 #[test]
 fn at_the_limit_likely_members_are_suspected_and_missing_tests_reported() {
     let members = names(232);
-    let options = PlanOptions { most: Some(9), ..PlanOptions::default() };
+    let options = PlanOptions { max_tests: Some(9), ..PlanOptions::default() };
     let mut search = GroupSearch::new(&members, &options);
     while let Some(group) = search.plan().groups.pop() {
         let degraded = group.contains(&members[41]);
@@ -305,13 +305,13 @@ fn more_bad_members_than_expected_are_found() {
     let few = SEEDS.div_ceil(30);
     for (bad, expected, most) in [(0, 5.0, 30), (1, 20.0, 60), (5, 0.1, 120), (12, 1.0, 220)] {
         if few > 1 || bad < 12 {
-            let options = PlanOptions { most: Some(250), ..suspecting(expected) };
+            let options = PlanOptions { max_tests: Some(250), ..suspecting(expected) };
             let series = search(bad, 0.05, &options, few);
             assert!(series.at(1.0) <= most && series.correct() >= 0.9, "{bad}");
         }
     }
     if few > 1 {
-        let series = search(20, 0.05, &PlanOptions { most: Some(250), ..PlanOptions::default() }, few);
+        let series = search(20, 0.05, &PlanOptions { max_tests: Some(250), ..PlanOptions::default() }, few);
         assert!(series.correct() >= 0.8);
     }
 }
@@ -370,7 +370,7 @@ proptest::proptest! {
             degraded,
         };
         let outcomes: Vec<_> = outcomes.into_iter().map(outcome).collect();
-        let options = PlanOptions { noise, doubt, sure: doubt, expected: noise, ..PlanOptions::default() };
+        let options = PlanOptions { noise, max_error: doubt, min_confidence: doubt, expected: noise, ..PlanOptions::default() };
         // The outcomes contain two members that the search does not have.
         let located = from_groups(&all[..10], &outcomes, &options);
         assert!(located.suspects.iter().all(|suspect| (0.0..=1.0).contains(&suspect.confidence)));

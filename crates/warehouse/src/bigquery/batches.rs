@@ -43,10 +43,10 @@ impl Batch {
 }
 
 enum FoundBatch {
-    In(Batch),
+    Found(Batch),
     /// The load is neither marked nor in the last batch. It may be in an earlier batch whose members are not all marked
     /// yet.
-    NotIn {
+    Absent {
         last: Option<Batch>,
     },
 }
@@ -67,7 +67,7 @@ impl Batches {
 
     /// The batch of this load. Creates it if absent, but not before the interval has passed.
     pub async fn join(&self, note: &LoadNote) -> Result<Batch, Error> {
-        if let FoundBatch::In(batch) = self.find(&note.load).await? {
+        if let FoundBatch::Found(batch) = self.find(&note.load).await? {
             return Ok(batch);
         }
         self.load_store.wait(slots(now())[0], &note.load).await?;
@@ -75,8 +75,8 @@ impl Batches {
         let mut waited_after = None;
         loop {
             let last = match self.find(&note.load).await? {
-                FoundBatch::In(batch) => return Ok(batch),
-                FoundBatch::NotIn { last } => last,
+                FoundBatch::Found(batch) => return Ok(batch),
+                FoundBatch::Absent { last } => last,
             };
             let number = last.as_ref().map_or(0, |last| last.number);
             if waited_after == Some(number) {
@@ -119,11 +119,11 @@ impl Batches {
 
     async fn find(&self, load: &str) -> Result<FoundBatch, Error> {
         if let Some(mark) = self.load_store.mark(load).await? {
-            return Ok(FoundBatch::In(self.read(mark.batch).await?));
+            return Ok(FoundBatch::Found(self.read(mark.batch).await?));
         }
         Ok(match self.last().await? {
-            Some(last) if last.has(load) => FoundBatch::In(last),
-            last => FoundBatch::NotIn { last },
+            Some(last) if last.has(load) => FoundBatch::Found(last),
+            last => FoundBatch::Absent { last },
         })
     }
 
@@ -149,7 +149,7 @@ impl Batches {
             .map(|name| async move {
                 match self.load_store.mark(&name).await? {
                     Some(_) => Ok(None),
-                    None => self.load_store.note(&name).await,
+                    None => self.load_store.load(&name).await,
                 }
             })
             .buffered(AT_ONCE)

@@ -51,7 +51,7 @@ pub enum JobResult {
     /// All rows are loaded.
     Loaded,
     /// No row is loaded, because rows are invalid.
-    Bad(String),
+    InvalidRows(String),
     /// No row is loaded; another attempt under another id may succeed.
     Transient(String),
 }
@@ -180,7 +180,7 @@ impl BigQueryClient {
             let call = jobs.get_job().set_project_id(&self.project).set_job_id(id).set_location(location);
             call.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
         };
-        let mut look = self.options.look;
+        let mut interval = self.options.poll_interval;
         let mut known = None;
         loop {
             let job = match known.take() {
@@ -197,8 +197,8 @@ impl BigQueryClient {
             if let Some(ended) = ended(&job) {
                 return Ok(ended);
             }
-            tokio::time::sleep(look).await;
-            look = (look + look / 2).min(self.options.look * 8);
+            tokio::time::sleep(interval).await;
+            interval = (interval + interval / 2).min(self.options.poll_interval * 8);
             known = Some(self.until_answered(get).await.map_err(|failed| unavailable(&failed))?);
         }
     }
@@ -248,11 +248,11 @@ impl BigQueryClient {
         let job = first.job_reference.map(|job| job.job_id).unwrap_or_default();
         let (mut complete, mut rows, mut page) =
             (first.job_complete == Some(true), first.rows, first.page_token);
-        let mut look = self.options.look;
+        let mut interval = self.options.poll_interval;
         while !complete || !page.is_empty() {
             if !complete {
-                tokio::time::sleep(look).await;
-                look = (look + look / 2).min(self.options.look * 8);
+                tokio::time::sleep(interval).await;
+                interval = (interval + interval / 2).min(self.options.poll_interval * 8);
             }
             let ask = || {
                 let call = jobs.get_query_results().set_project_id(&self.project).set_job_id(&job);
@@ -277,7 +277,7 @@ impl BigQueryClient {
         A: Future<Output = Result<T, Failed>>,
     {
         let pauses = ExponentialBuilder::new()
-            .with_min_delay(self.options.look.min(Duration::from_millis(200)))
+            .with_min_delay(self.options.poll_interval.min(Duration::from_millis(200)))
             .with_max_delay(Duration::from_secs(3))
             .without_max_times()
             // Concurrent callers must not retry together.
@@ -319,7 +319,7 @@ fn ended(job: &Job) -> Option<FinishedJob> {
         [error].into_iter().chain(&status.errors).map(|error| error.message.as_str()).collect();
     messages.dedup();
     let why = format!("{}: {}", error.reason, messages.join("; "));
-    let how = if error.reason == "invalid" { JobResult::Bad(why) } else { JobResult::Transient(why) };
+    let how = if error.reason == "invalid" { JobResult::InvalidRows(why) } else { JobResult::Transient(why) };
     Some(FinishedJob { at, how })
 }
 

@@ -54,7 +54,7 @@ fn unfit(column: &TableColumn, value: &Value) -> Option<String> {
         }
         (ColumnType::Float, Value::Number(_)) | (ColumnType::Text, Value::String(_)) => None,
         // BigQuery's calendar ends with the year 9999; a later time is not written with four digits.
-        (ColumnType::Moment, Value::String(text)) => {
+        (ColumnType::Timestamp, Value::String(text)) => {
             let year = text.get(..5).is_some_and(|year| {
                 year.ends_with('-')
                     && year[..4].bytes().all(|byte| byte.is_ascii_digit())

@@ -71,14 +71,14 @@ pub async fn past(client: &BigQueryClient, wanted: &PastQuery) -> Result<Vec<Pas
             )
         }
     };
-    let moment = |name, row: &VerdictRow| {
+    let time = |name, row: &VerdictRow| {
         value(name, "TIMESTAMP", &row.requested_at.unwrap_or(wanted.before).to_string())
     };
     let values = vec![
         text("workflow", &wanted.workflow),
         texts("runs", runs.iter().map(|run| &*run.run)),
-        moment("first", first),
-        moment("last", last),
+        time("first", first),
+        time("last", last),
     ];
     let mut measured: BTreeMap<SharedText, Vec<MeasurementRow>> = BTreeMap::new();
     let mut metrics: BTreeMap<SharedText, Vec<MetricRow>> = BTreeMap::new();
@@ -127,9 +127,9 @@ fn read<T: DeserializeOwned>(columns: &[TableColumn], cells: Vec<Value>) -> Resu
             (_, Value::Null) | (ColumnType::Text, Value::String(_)) => Some(cell.clone()),
             (ColumnType::Integer, Value::String(text)) => text.parse::<i64>().ok().map(Value::from),
             (ColumnType::Float, Value::String(text)) => text.parse::<f64>().ok().map(Value::from),
-            (ColumnType::Moment, Value::String(text)) => {
-                let moment = |micros: i64| Timestamp::from_millis(micros.div_euclid(1000)).to_string().into();
-                text.parse().ok().map(moment)
+            (ColumnType::Timestamp, Value::String(text)) => {
+                let time = |micros: i64| Timestamp::from_millis(micros.div_euclid(1000)).to_string().into();
+                text.parse().ok().map(time)
             }
             _ => None,
         };

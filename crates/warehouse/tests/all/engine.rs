@@ -23,8 +23,8 @@ async fn engine(project: &str) -> (Engine, BigQuery) {
     for table in TABLES {
         engine.table(DATASET, table.name, &table.bigquery()).await.unwrap();
     }
-    let (wait_for_others, every, look) = (Duration::ZERO, Duration::ZERO, Duration::from_millis(5));
-    let options = BigQueryOptions { wait_for_others, every, look, ..BigQueryOptions::default() };
+    let (wait_for_others, every, poll_interval) = (Duration::ZERO, Duration::ZERO, Duration::from_millis(5));
+    let options = BigQueryOptions { wait_for_others, every, poll_interval, ..BigQueryOptions::default() };
     let store = engine.bucket(project).unwrap();
     let warehouse = BigQuery::new(project, DATASET, Some(engine.endpoint.clone()), store, options);
     (engine, warehouse)

@@ -57,7 +57,7 @@ impl BigQueryBed {
         let timeouts = StorageTimeouts {
             attempt: Duration::from_secs(2),
             total: Duration::from_secs(8),
-            look: Duration::from_secs(2),
+            check: Duration::from_secs(2),
             stream: Duration::from_secs(8),
         };
         let emulator = self.bucket.url().parse().unwrap();
@@ -99,7 +99,7 @@ fn short_waits() -> BigQueryOptions {
         every: Duration::ZERO,
         most: 500,
         again: Duration::from_millis(5),
-        look: Duration::from_millis(5),
+        poll_interval: Duration::from_millis(5),
     }
 }
 

@@ -92,7 +92,7 @@ fn a_valid_file_resolves_with_every_default() {
     let folder = folder(GOOD);
     let resolved = resolve(&folder.path().join("w.yaml"), &["limits.attempts=3".parse().unwrap()]).unwrap();
     let workflow = resolved.workflow;
-    assert_eq!(workflow.cluster, Some(ClusterSpec::Rent(System::processes(2))));
+    assert_eq!(workflow.cluster, Some(ClusterSpec::Provisioned(System::processes(2))));
     let workload = workflow.benchmark.unwrap().program.workload().unwrap().clone();
     assert_eq!((workload.max_bytes, workload.step_factor, workload.iterations), (65536, 2, 20));
     assert_eq!(workload.sizes().len(), 14);

@@ -76,7 +76,7 @@ impl Folder {
 
 fn deployed(resolved: &Resolved) -> Deployed {
     match &resolved.workflow.cluster {
-        Some(ClusterSpec::Rent(system)) => Deployed::of(system).unwrap(),
+        Some(ClusterSpec::Provisioned(system)) => Deployed::of(system).unwrap(),
         other => panic!("{other:?}"),
     }
 }

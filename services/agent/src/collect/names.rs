@@ -15,7 +15,7 @@ pub struct FileNames(BTreeSet<String>);
 impl FileNames {
     /// Returns the object name of a file: its own name if that is safe. A changed name contains a digest of the original, so
     /// that two files never get the same name.
-    pub fn give(&mut self, file: &str) -> String {
+    pub fn assign(&mut self, file: &str) -> String {
         let mut name = sanitized(file);
         for length in [8, 16, 64] {
             if name == file && !self.0.contains(&name) {
@@ -66,7 +66,7 @@ mod tests {
     fn safe_file_names_are_kept_and_unsafe_ones_become_distinct_safe_names() {
         let mut names = FileNames::default();
         for name in ["node-0.log", "a/b c/d.log", "all_reduce.log.1", "é.log", ".hidden"] {
-            assert_eq!(names.give(name), name);
+            assert_eq!(names.assign(name), name);
         }
         let long = "x".repeat(255);
         let deep = "d/".repeat(600) + "f";
@@ -93,7 +93,7 @@ mod tests {
             "a\u{0}b",
         ];
         for file in hostile {
-            let name = names.give(file);
+            let name = names.assign(file);
             assert!(
                 ledger::check_name(&format!("artefacts/some-run/logs/1/1/{name}~9")).is_ok(),
                 "{file:?}: {name:?}"

@@ -138,9 +138,9 @@ fn criteria(rule: EvidenceRule) -> Criteria {
 /// The verdict, as the judge computes it.
 fn judged(job: &Job, criteria: &Criteria) -> Judgement {
     let mut log = EvidenceFilter::new(job.log.as_bytes());
-    let mut listening = ClueReader::new(&mut log);
-    let mut reading = measure::read(&mut listening).unwrap();
-    let clues = listening.finish();
+    let mut clue_reader = ClueReader::new(&mut log);
+    let mut reading = measure::read(&mut clue_reader).unwrap();
+    let clues = clue_reader.finish();
     reading.evidence = log.finish();
     let end = end(job.state);
     let evidence = RunEvidence { job: Some(&end), ..RunEvidence::of(&reading, &clues) };

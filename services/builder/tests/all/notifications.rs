@@ -194,14 +194,14 @@ async fn commands_are_passed_to_the_command_handler() {
 async fn notifications_pushed_over_http_end_an_unpolled_build() {
     let service = BuilderBed::new().await;
     let BuilderBed { bed, bus, handler } = service;
-    let parking = Arc::new(service::StoredDeadLetters::new(bed.store.clone(), bed.clock.clone()));
+    let dead_letters = Arc::new(service::StoredDeadLetters::new(bed.store.clone(), bed.clock.clone()));
     let router = service::serve::router(service::serve::Service {
         name: "builder",
         version: "0",
         revision: None,
         takes: vec![NotificationHandler::TAKES],
         handler: Arc::new(handler),
-        parking,
+        dead_letters,
         periodic_tasks: vec![],
         authenticator: None,
         telemetry: None,

@@ -9,7 +9,7 @@ use axum::{
 };
 use model::RunId;
 use pins::{Decided, DecidedBy, PinHistory, Pinned, Pins};
-use run_index::NoReference;
+use run_index::ReferenceError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ pub fn workflow() -> Value {
 }
 
 /// Query parameter of the operation that releases a pin.
-pub fn why() -> Value {
+pub fn reason() -> Value {
     let schema = json!({"type": "string", "maxLength": LONGEST_WHY});
     parameter(ParameterLocation::Query, "why", schema, "Reason, shown in the history.")
 }
@@ -78,7 +78,7 @@ pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(workflow): Path<String>,
 ) -> Result<Json<PinHistory>, ApiProblem> {
-    history(&gateway, &named(&workflow)?).await
+    history(&gateway, &valid_name(&workflow)?).await
 }
 
 pub async fn pin(
@@ -87,14 +87,14 @@ pub async fn pin(
     Path(workflow): Path<String>,
     JsonBody(PinRequest { run, source, why }): JsonBody<PinRequest>,
 ) -> Result<Json<PinHistory>, ApiProblem> {
-    let workflow = named(&workflow)?;
+    let workflow = valid_name(&workflow)?;
     let why = short(why, StatusCode::UNPROCESSABLE_ENTITY)?;
     let unprocessable = |why: String| ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, why);
     let run: RunId = run.parse().map_err(|error: model::InvalidId| unprocessable(format!("run: {error}")))?;
     let reference = gateway.view.reference(Some(&workflow), &run, source).await;
     let baseline = match reference {
         Ok(reference) => reference.baseline,
-        Err(NoReference::View(error)) => return Err(error.into()),
+        Err(ReferenceError::Index(error)) => return Err(error.into()),
         Err(refused) => return Err(unprocessable(format!("run: {refused}"))),
     };
     let who = DecidedBy { by, at: gateway.clock.now(), why };
@@ -108,7 +108,7 @@ pub async fn release(
     Path(workflow): Path<String>,
     Filtered(Released { why }): Filtered<Released>,
 ) -> Result<Json<PinHistory>, ApiProblem> {
-    let workflow = named(&workflow)?;
+    let workflow = valid_name(&workflow)?;
     let who = DecidedBy { by, at: gateway.clock.now(), why: short(why, StatusCode::BAD_REQUEST)? };
     match gateway.pins().release(&workflow, who).await? {
         Decided::Never => Err(not_found(&workflow)),
@@ -128,7 +128,7 @@ fn not_found(workflow: &str) -> ApiProblem {
 }
 
 /// Checks a workflow name; an invalid name results in status 404.
-fn named(workflow: &str) -> Result<String, ApiProblem> {
+fn valid_name(workflow: &str) -> Result<String, ApiProblem> {
     let fit = workflow.len() <= 31
         && workflow.starts_with(|first: char| first.is_ascii_lowercase())
         && workflow.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');

@@ -53,7 +53,7 @@ fn baseline_routes() -> Vec<Route> {
         "releaseBaseline",
         "Releases the pin: later runs are judged by the learned baseline. Idempotent.",
     )
-    .parameters([baselines::workflow(), baselines::why()])
+    .parameters([baselines::workflow(), baselines::reason()])
     .returns::<pins::PinHistory>(200, "The history.");
     vec![
         Route {

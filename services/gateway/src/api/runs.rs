@@ -290,7 +290,7 @@ pub async fn cancel(
         return Err(ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, why));
     }
     let shown = shown(&gateway, &run).await?;
-    if shown.detail.line.settled_at.is_none() {
+    if shown.detail.summary.settled_at.is_none() {
         let fact = Fact::CancelRequested(CancelRequested { by, reason });
         let published = gateway.publisher.publish_run_fact(run, Attempt::FIRST, fact).await;
         published.map_err(|error| ApiProblem::unavailable(&error))?;

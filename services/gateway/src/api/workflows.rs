@@ -93,13 +93,13 @@ impl Gateway {
             let offered = entry.offered.clone();
             let schedules = offered.on.schedule.iter();
             let next = schedules.filter_map(|on| on.read().ok()?.next(now)).collect();
-            let nights = self.calendar.nights(name, now).await;
+            let nights = self.schedule_records.nights(name, now).await;
             let nights = nights.map_err(|error| ApiProblem::unavailable(&error))?;
             let validated_at = validated.get(name).copied();
             let overdue = match offered.on.validated_every {
                 None => None,
                 Some(every) => {
-                    let overdue = self.calendar.overdue(name, every, validated_at, now).await;
+                    let overdue = self.schedule_records.overdue(name, every, validated_at, now).await;
                     overdue.map_err(|error| ApiProblem::unavailable(&error))?
                 }
             };

@@ -59,13 +59,13 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if a repository failed temporarily, after all repositories were polled.
-    pub async fn look_at_refs(&self) -> Result<(), StartError> {
+    pub async fn poll_refs(&self) -> Result<(), StartError> {
         let read = self.catalogue.read().await.map_err(StartError::transient)?;
         let pushes = || read.workflows.values().flat_map(|entry| &entry.offered.on.push);
-        let looked_at: BTreeSet<_> =
+        let polled: BTreeSet<_> =
             pushes().filter_map(|on| Some((on.repository.to_ascii_lowercase(), on.url.clone()?))).collect();
         let mut result = Ok(());
-        for (repository, url) in looked_at {
+        for (repository, url) in polled {
             let mut refs = match self.refs.list(&url).await {
                 Ok(refs) => refs,
                 Err(why) => {
@@ -93,7 +93,7 @@ impl Gateway {
             }
         };
         for Ref { name, commit } in refs {
-            let dealt = github::mark(repository, &name, &commit);
+            let dealt = github::mark_path(repository, &name, &commit);
             let old = first.refs.get(&name) == Some(&commit);
             if old || self.store.read(&dealt).await.map_err(StartError::transient)?.is_some() {
                 continue;

@@ -12,7 +12,7 @@ fn evidence_in_a_log_without_measurements_is_read() {
     let reader = LogReader::detecting();
     let mut combined = CombinedLogs::of(&reader);
     for (name, log) in [("benchmark.log", &first), ("node-1.log", &second)] {
-        let (reading, clues) = reader.listen(log.as_bytes()).unwrap();
+        let (reading, clues) = reader.read_with_clues(log.as_bytes()).unwrap();
         combined.add(&reader, (name, String::new()), reading, clues);
     }
     assert_eq!(combined.reading.tables.len(), 1);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use judge::listen;
+use judge::read_with_clues;
 use ledger::{MemoryStore, Store};
 use measurements::Measurements;
 use model::{
@@ -89,7 +89,7 @@ async fn the_table_of_nccl_tests_names_the_nodes_of_the_pods() {
 fn the_clues_of_a_pod_name_its_node() {
     let log = "burnin host: accept-1-w-0-1 n2\n\
                accept-1-w-0-1:1:1 [0] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n";
-    let (_, mut clues) = listen(log.as_bytes()).unwrap();
+    let (_, mut clues) = read_with_clues(log.as_bytes()).unwrap();
     let nodes = NodesOfHosts::of_logs([&clues.nodes_of_hosts]);
     clues.name_nodes(&nodes);
     let hosts: Vec<_> = clues.signs.values().flat_map(|sign| &sign.hosts).collect();

@@ -49,7 +49,7 @@ impl HttpSender {
         if let Some(target_url) = &status.target_url {
             body["target_url"] = json!(target_url);
         }
-        let sent = self.http.send(self.ask(Method::POST, url, &token)?.json(&body)).await;
+        let sent = self.http.send(self.request(Method::POST, url, &token)?.json(&body)).await;
         Ok(sent.map_or_else(|later| later, |answer| reply(&answer, &token, self.clock.now())))
     }
 
@@ -79,7 +79,7 @@ impl HttpSender {
             body["details_url"] = json!(details_url);
         }
         let url = self.github.at(&format!("/repos/{repository}/check-runs"))?;
-        let sent = self.http.send(self.ask(Method::POST, url, &token)?.json(&body)).await;
+        let sent = self.http.send(self.request(Method::POST, url, &token)?.json(&body)).await;
         Ok(sent.map_or_else(|later| later, |answer| reply(&answer, &token, self.clock.now())))
     }
 
@@ -100,7 +100,7 @@ impl HttpSender {
                 .append_pair("filter", "all")
                 .append_pair("per_page", &PAGE.to_string())
                 .append_pair("page", &page.to_string());
-            let answer = match self.http.send(self.ask(Method::GET, url, token)?).await {
+            let answer = match self.http.send(self.request(Method::GET, url, token)?).await {
                 Ok(answer) => answer,
                 Err(later) => return Ok(Err(later)),
             };
@@ -123,7 +123,7 @@ impl HttpSender {
         Ok(Ok(false))
     }
 
-    fn ask(&self, method: Method, url: Url, token: &SecretText) -> Result<RequestBuilder, String> {
+    fn request(&self, method: Method, url: Url, token: &SecretText) -> Result<RequestBuilder, String> {
         let request = self.http.request(method, url)?;
         let request = request.header("accept", "application/vnd.github+json");
         Ok(request.header("x-github-api-version", VERSION).bearer_auth(token.reveal()))

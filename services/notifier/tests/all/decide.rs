@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
 use notifier::decide::{
-    ChannelHistory, New, NoticeSubject, Occasion, PlannedNotice, Recipient, RunOutcome, STILL, begun,
+    ChannelHistory, NoticeContent, NoticeSubject, PlannedNotice, Recipient, RunOutcome, STILL, StateChange,
+    begun,
 };
 use run_index::{RunStatus, RunSummary};
 use serde_json::json;
@@ -50,7 +51,8 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
 /// Planned notices, if every channel received the notices of every earlier run.
 fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<PlannedNotice> {
     let channels: BTreeSet<_> = subject.targets.iter().filter_map(notifier::decide::channel).collect();
-    let history: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
+    let history: ChannelHistory =
+        others.iter().map(|summary| (summary.run.clone(), channels.clone())).collect();
     notifier::decide::ended(subject, others, &history)
 }
 
@@ -68,10 +70,10 @@ fn notices_to(entries: &str, on: &[News], apart: f64) -> Vec<&'static str> {
         entries.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
     let notify = slack(on);
     let news = |subject: &RunSummary| {
-        let subject = NoticeSubject { line: subject, cluster: Some("c1"), push: None, targets: &notify };
+        let subject = NoticeSubject { summary: subject, cluster: Some("c1"), push: None, targets: &notify };
         match ended(&subject, &lines).as_slice() {
             [] => "",
-            [PlannedNotice { what: Occasion::New(new), .. }] => new.news.as_str(),
+            [PlannedNotice { content: NoticeContent::Changed(new), .. }] => new.news.as_str(),
             other => panic!("{other:?}"),
         }
     };
@@ -147,10 +149,12 @@ fn channels_receive_only_subscribed_news() {
 #[test]
 fn concurrent_runs_are_ordered_by_their_ends() {
     let notify = slack(&News::ALL);
-    let news = |line: &RunSummary, others: &[RunSummary]| {
-        let subject = NoticeSubject { line, cluster: Some("c1"), push: None, targets: &notify };
-        ended(&subject, others).first().map(|planned| match &planned.what {
-            Occasion::New(New { news, since, first, .. }) => (*news, *since, first.to_string()),
+    let news = |summary: &RunSummary, others: &[RunSummary]| {
+        let subject = NoticeSubject { summary, cluster: Some("c1"), push: None, targets: &notify };
+        ended(&subject, others).first().map(|planned| match &planned.content {
+            NoticeContent::Changed(StateChange { news, since, first, .. }) => {
+                (*news, *since, first.to_string())
+            }
             other => panic!("{other:?}"),
         })
     };
@@ -180,7 +184,7 @@ fn systems_are_tracked_separately() {
     let failed = line(1, 'f', 1.0);
     let second = line(2, 'f', 2.0);
     let count = |others: &[RunSummary], cluster| {
-        ended(&NoticeSubject { line: &second, cluster, push: None, targets: &notify }, others).len()
+        ended(&NoticeSubject { summary: &second, cluster, push: None, targets: &notify }, others).len()
     };
     assert_eq!(count(std::slice::from_ref(&failed), Some("c1")), 0);
     let addresses = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
@@ -205,16 +209,19 @@ fn a_commit_receives_a_status_for_every_run() {
         commit: "a".repeat(40),
     };
     let lines: Vec<_> = "pffp".chars().enumerate().map(|(n, how)| line(n, how, n as f64)).collect();
-    let of = |line: &RunSummary, push: Option<&Push>| {
-        ended(&NoticeSubject { line, cluster: None, push, targets: &notify }, &lines)
+    let of = |summary: &RunSummary, push: Option<&Push>| {
+        ended(&NoticeSubject { summary, cluster: None, push, targets: &notify }, &lines)
     };
     for (line, outcome) in
         lines.iter().zip([RunOutcome::Passed, RunOutcome::Failed, RunOutcome::Failed, RunOutcome::Passed])
     {
         let notices = of(line, Some(&push));
-        let what = Occasion::Ended(outcome);
-        assert_eq!(notices[0], PlannedNotice { to: Recipient::Status(push.clone()), what: what.clone() });
-        assert_eq!(notices[1], PlannedNotice { to: Recipient::Check(push.clone()), what });
+        let content = NoticeContent::Ended(outcome);
+        assert_eq!(
+            notices[0],
+            PlannedNotice { to: Recipient::Status(push.clone()), content: content.clone() }
+        );
+        assert_eq!(notices[1], PlannedNotice { to: Recipient::Check(push.clone()), content });
         assert_eq!(notices[2..], of(line, None), "a run without a push has no commit");
     }
     let count = |number: usize| of(&lines[number], None).len();
@@ -222,15 +229,15 @@ fn a_commit_receives_a_status_for_every_run() {
 
     let (open, over) = (line(7, 'o', 7.0), line(8, 'p', 8.0));
     let begins =
-        |line: &RunSummary, push| begun(&NoticeSubject { line, cluster: None, push, targets: &notify });
+        |summary: &RunSummary, push| begun(&NoticeSubject { summary, cluster: None, push, targets: &notify });
     assert_eq!(
         begins(&open, Some(&push)),
-        [PlannedNotice { to: Recipient::Status(push.clone()), what: Occasion::Begun }]
+        [PlannedNotice { to: Recipient::Status(push.clone()), content: NoticeContent::Started }]
     );
     assert_eq!(begins(&open, None), []);
     assert_eq!(begins(&over, Some(&push)), [], "an ended run receives no pending status");
     // The commit of a push receives a final status, even of a cancelled run.
-    assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, Occasion::Ended(RunOutcome::Cancelled));
+    assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].content, NoticeContent::Ended(RunOutcome::Cancelled));
 }
 
 /// The last run's news for a channel. The channel received a notice of each run marked `*`, and none of the runs marked
@@ -238,7 +245,7 @@ fn a_commit_receives_a_status_for_every_run() {
 fn news_to(entries: &str, on: &[News], apart: f64) -> Option<(News, String)> {
     let (mut lines, mut history) = (Vec::new(), ChannelHistory::new());
     for how in entries.chars() {
-        let known = lines.last().map(|line: &RunSummary| line.run.clone());
+        let known = lines.last().map(|summary: &RunSummary| summary.run.clone());
         match how {
             '*' => drop(history.insert(known.unwrap(), ["slack-ops".to_owned()].into())),
             '-' => drop(history.insert(known.unwrap(), BTreeSet::new())),
@@ -246,9 +253,9 @@ fn news_to(entries: &str, on: &[News], apart: f64) -> Option<(News, String)> {
         }
     }
     let notify = slack(on);
-    let subject = NoticeSubject { line: lines.last()?, cluster: Some("c1"), push: None, targets: &notify };
-    match notifier::decide::ended(&subject, &lines, &history).pop()?.what {
-        Occasion::New(new) => Some((new.news, new.first.to_string())),
+    let subject = NoticeSubject { summary: lines.last()?, cluster: Some("c1"), push: None, targets: &notify };
+    match notifier::decide::ended(&subject, &lines, &history).pop()?.content {
+        NoticeContent::Changed(new) => Some((new.news, new.first.to_string())),
         other => panic!("{other:?}"),
     }
 }

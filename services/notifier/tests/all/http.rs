@@ -115,7 +115,7 @@ async fn every_sender_conforms() {
 
     struct FakeReceiver(FakeSender);
     impl TestReceiver for FakeReceiver {
-        fn will(&self, planned: notifier::conformance::PlannedReply) {
+        fn plan(&self, planned: notifier::conformance::PlannedReply) {
             use notifier::conformance::PlannedReply::*;
             match planned {
                 Accepts => self.0.answer(true, Reply::Delivered),
@@ -197,13 +197,13 @@ async fn a_hanging_receiver_times_out_and_is_retried() {
     let clock = clock();
     let (receiver, sender) = pair(&clock).await;
     receiver.answers(Answer::Hangs);
-    let began = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let reply = sender.deliver(&posted(1)).await;
     assert!(
         matches!(&reply, Reply::Transient { why, .. } if why.contains("timeout waiting for the response")),
         "{reply:?}"
     );
-    assert!(began.elapsed() >= Duration::from_secs(9), "the attempt lasted until its timeout");
+    assert!(started.elapsed() >= Duration::from_secs(9), "the attempt lasted until its timeout");
     assert_eq!(sender.deliver(&posted(1)).await, Reply::Delivered);
     assert_eq!(receiver.arrived(), [posted(1).id, posted(1).id], "the notice arrived twice with the same id");
 }

@@ -8,7 +8,7 @@ use std::sync::{
 use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, Order, fake_provider::FakeClusters};
 use cluster_local::LocalClusters;
 use model::{Attempt, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
-use provisioner::{SweepOutcome, Swept, sweep};
+use provisioner::{LeaseOutcome, SweptCluster, sweep};
 use service::{Clock, ManualClock, PortError, SystemClock};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -20,13 +20,13 @@ fn order(run: &str, expires_at: Timestamp) -> Order {
     Order { name: id.resource_name(), id, system: System::processes(1), expires_at }
 }
 
-fn outcomes(swept: &[Swept]) -> Vec<(&str, &str)> {
-    let word = |outcome: &SweepOutcome| match outcome {
-        SweepOutcome::Kept { .. } => "kept",
-        SweepOutcome::Unlabelled => "unlabelled",
-        SweepOutcome::Due => "due",
-        SweepOutcome::Gone(_) => "gone",
-        SweepOutcome::Left(_) => "left",
+fn outcomes(swept: &[SweptCluster]) -> Vec<(&str, &str)> {
+    let word = |outcome: &LeaseOutcome| match outcome {
+        LeaseOutcome::Kept { .. } => "kept",
+        LeaseOutcome::Unlabelled => "unlabelled",
+        LeaseOutcome::Due => "due",
+        LeaseOutcome::Deleted(_) => "gone",
+        LeaseOutcome::Remaining(_) => "left",
     };
     swept.iter().map(|swept| (swept.cluster.run.as_str(), word(&swept.outcome))).collect()
 }

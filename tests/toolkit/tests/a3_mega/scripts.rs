@@ -242,9 +242,9 @@ fn a_job_runs_its_benchmark_in_the_container_with_tcpxos_environment() {
 
 /// Causes that a verdict diagnoses from a log.
 fn diagnosed(log: &str) -> Vec<String> {
-    let mut listening = ClueReader::new(log.as_bytes());
-    let reading = nccl::read(&mut listening).unwrap();
-    let clues = listening.finish();
+    let mut clue_reader = ClueReader::new(log.as_bytes());
+    let reading = nccl::read(&mut clue_reader).unwrap();
+    let clues = clue_reader.finish();
     let found = diagnose(&RunEvidence::of(&reading, &clues), Some("FasTrak"), Verdict::Inconclusive);
     found
         .into_iter()

@@ -9,7 +9,7 @@ use cluster_local::LocalClusters;
 use cluster_slurm::Slurm;
 use ledger::{FolderStore, Store};
 use model::{Attempt, BuildSpec, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
-use provisioner::{Providers, SweepOutcome, Swept, release, sweep};
+use provisioner::{LeaseOutcome, Providers, SweptCluster, release, sweep};
 use serde_json::{Value, json};
 use service::{Clock, ManualClock, PortError, SystemClock};
 use tempfile::TempDir;
@@ -223,10 +223,10 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
         let bed = FolderDeployment::new();
         let order = bed.order(bed.deploy("", &made), bed.destroy(""));
         bed.clusters.create(&order).await.unwrap();
-        let standing = bed.settled(&order.name).await;
+        let status = bed.settled(&order.name).await;
         assert!(
-            matches!(&standing, ClusterStatus::Broken(why) if why.contains(expected)),
-            "{made}: {standing:?}"
+            matches!(&status, ClusterStatus::Broken(why) if why.contains(expected)),
+            "{made}: {status:?}"
         );
         bed.delete(&order.name).await.unwrap();
         assert_eq!(bed.has(), [""; 0], "an unusable cluster is released too");
@@ -331,10 +331,10 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         // The independent sweeper finds the cluster and reports why it remains.
         bed.clock.advance(LIFE);
         let swept = sweep(&bed.clusters, Span::from_secs(1), false).await.unwrap();
-        assert!(matches!(swept[0].outcome, SweepOutcome::Kept { .. }), "{swept:?}");
+        assert!(matches!(swept[0].outcome, LeaseOutcome::Kept { .. }), "{swept:?}");
         bed.clock.advance(Span::from_secs(1));
         let swept = sweep(&bed.clusters, Span::from_secs(1), true).await.unwrap();
-        assert!(matches!(&swept[0].outcome, SweepOutcome::Left(_)), "{swept:?}");
+        assert!(matches!(&swept[0].outcome, LeaseOutcome::Remaining(_)), "{swept:?}");
         let why = bed.delete(&order.name).await.unwrap_err();
         assert!(why.contains(expected), "{why}");
     }
@@ -346,7 +346,7 @@ async fn an_unreadable_request_is_left_to_an_operator() {
     bed.store.create("clusters/open/somebody", "{}".into()).await.unwrap();
     bed.clock.advance(LIFE);
     let swept = sweep(&bed.clusters, Span::from_secs(1), true).await.unwrap();
-    assert_eq!(swept[0].outcome, SweepOutcome::Unlabelled);
+    assert_eq!(swept[0].outcome, LeaseOutcome::Unlabelled);
     assert_eq!(swept[0].cluster.expires_at, None::<Timestamp>);
 }
 
@@ -433,7 +433,7 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
     bed.clock.advance(Span::from_secs(700));
     for _ in 0..3000 {
         let swept = sweep(&bed.clusters, Span::from_secs(0), true).await.unwrap();
-        if swept.iter().all(|swept| !matches!(swept.outcome, SweepOutcome::Left(_))) {
+        if swept.iter().all(|swept| !matches!(swept.outcome, LeaseOutcome::Remaining(_))) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -469,7 +469,8 @@ async fn kept_parts_in_use_are_not_released() {
     let user = order_of(&bed, "night-2", |_| {});
     bed.clusters.create(&user).await.unwrap();
     assert!(matches!(bed.settled(&user.name).await, ClusterStatus::Ready(_)));
-    let Some(Swept { outcome: SweepOutcome::Left(why), .. }) = release(&bed.clusters, &kept).await.unwrap()
+    let Some(SweptCluster { outcome: LeaseOutcome::Remaining(why), .. }) =
+        release(&bed.clusters, &kept).await.unwrap()
     else {
         panic!("released although {} uses it", user.name)
     };
@@ -478,13 +479,13 @@ async fn kept_parts_in_use_are_not_released() {
     bed.delete(&user.name).await.unwrap();
     let released = loop {
         match release(&bed.clusters, &kept).await.unwrap() {
-            Some(Swept { outcome: SweepOutcome::Left(_), .. }) => {
+            Some(SweptCluster { outcome: LeaseOutcome::Remaining(_), .. }) => {
                 tokio::time::sleep(Duration::from_millis(5)).await
             }
             other => break other,
         }
     };
-    assert!(matches!(released, Some(Swept { outcome: SweepOutcome::Gone(_), .. })), "{released:?}");
+    assert!(matches!(released, Some(SweptCluster { outcome: LeaseOutcome::Deleted(_), .. })), "{released:?}");
     assert_eq!(bed.has(), Vec::<String>::new());
     assert_eq!(release(&bed.clusters, &kept).await.unwrap(), None, "the released parts are not listed");
     assert_eq!(release(&bed.clusters, "never").await.unwrap(), None);

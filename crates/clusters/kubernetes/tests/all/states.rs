@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use cluster_kubernetes::state::{self, PodFinding, PodState, derive, named};
+use cluster_kubernetes::state::{self, PodFinding, PodState, derive, known_failure};
 use cluster_kubernetes::{
     Kubernetes, Topology,
     objects::{Conditions, JobSet, KueueWorkload},
@@ -460,8 +460,8 @@ fn a_wait_timeout_names_the_reason() {
 
 #[test]
 fn an_unknown_termination_message_has_no_code_and_a_long_one_is_cut() {
-    assert_eq!(named(""), None);
-    assert_eq!(named("all is well"), None);
+    assert_eq!(known_failure(""), None);
+    assert_eq!(known_failure("all is well"), None);
     let long = format!("{} GLIBC_2.34 not found", "x".repeat(9000));
-    assert!(named(&long).is_some_and(|(.., line)| line.len() <= 500));
+    assert!(known_failure(&long).is_some_and(|(.., line)| line.len() <= 500));
 }

@@ -123,9 +123,9 @@ pub fn noise(of: u64) -> f64 {
 }
 
 pub fn clues(log: &str) -> Clues {
-    let mut listening = ClueReader::new(log.as_bytes());
-    std::io::copy(&mut listening, &mut std::io::sink()).expect("memory can be read");
-    listening.finish()
+    let mut clue_reader = ClueReader::new(log.as_bytes());
+    std::io::copy(&mut clue_reader, &mut std::io::sink()).expect("memory can be read");
+    clue_reader.finish()
 }
 
 pub fn baseline() -> Baseline {

@@ -5,7 +5,7 @@ use model::{
     measurement::{Device, Half, LogEnd, OutOfBounds, Reading, Row, Table},
     *,
 };
-use report::{Places, ReportInput, ReportedLog};
+use report::{ReportInput, ReportedLog, RunLocations};
 use verdict::{Clues, Judgement, RunEvidence, Standard, judge};
 
 pub mod logs;
@@ -27,7 +27,7 @@ pub fn workflow() -> Workflow {
             source: Some(SourceObject { object: "sources/3b5d.tar".into(), sha256: "3b5d".repeat(16) }),
             substitutions: Default::default(),
         })),
-        cluster: Some(ClusterSpec::Rent(System::processes(2))),
+        cluster: Some(ClusterSpec::Provisioned(System::processes(2))),
         checks: Vec::new(),
         excluded: Default::default(),
         soak: None,
@@ -140,8 +140,8 @@ pub fn job_end(state: &str, exit_code: Option<i32>) -> JobEnd {
     }
 }
 
-pub fn places() -> Places {
-    Places {
+pub fn places() -> RunLocations {
+    RunLocations {
         ledger: "/home/ada/.burnin/ledger/quickstart-1".into(),
         artefacts: "/home/ada/.burnin/artefacts/quickstart-1".into(),
         logs: Some("/home/ada/.burnin/artefacts/quickstart-1/logs/1".into()),
@@ -156,7 +156,7 @@ pub struct Run {
     pub state: RunState,
     pub reading: Option<Reading>,
     pub judgement: Option<Judgement>,
-    pub places: Places,
+    pub places: RunLocations,
     now: Timestamp,
 }
 
@@ -274,7 +274,7 @@ impl Run {
             run: Some(report::ReportedRun {
                 state: &self.state,
                 records: &self.records,
-                places: &self.places,
+                locations: &self.places,
                 rounds: &[],
                 check: None,
             }),

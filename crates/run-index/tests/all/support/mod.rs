@@ -69,7 +69,7 @@ pub fn ledger(store: Arc<dyn Store>) -> Ledger {
 }
 
 pub fn view(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<RunIndex> {
-    let pace = Pace { look: Span::from_secs(1), scan: Span::from_secs(10) };
+    let pace = Pace { max_age: Span::from_secs(1), scan_interval: Span::from_secs(10) };
     Arc::new(RunIndex::new(ledger(Arc::clone(store)), Arc::clone(store), clock.clone(), pace))
 }
 

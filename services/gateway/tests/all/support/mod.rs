@@ -149,7 +149,7 @@ impl GatewayBed {
             revision: None,
             takes: gateway::TAKES.to_vec(),
             handler: self.gateway.clone(),
-            parking: Arc::new(service::StoredDeadLetters::new(self.store.clone(), self.clock.clone())),
+            dead_letters: Arc::new(service::StoredDeadLetters::new(self.store.clone(), self.clock.clone())),
             periodic_tasks: self.gateway.periodic_tasks(),
             authenticator,
             telemetry: None,
@@ -220,7 +220,7 @@ fn gateway(
     folder: PathBuf,
     (rates, secrets): (Rates, WebhookSecrets),
 ) -> Arc<Gateway> {
-    let pace = Pace { look: Span::default(), scan: Span::default() };
+    let pace = Pace { max_age: Span::default(), scan_interval: Span::default() };
     Gateway::new(GatewaySetup {
         ledger: ledger(store),
         store: store.clone(),

@@ -125,7 +125,7 @@ impl Receiver {
 }
 
 impl TestReceiver for Receiver {
-    fn will(&self, planned: PlannedReply) {
+    fn plan(&self, planned: PlannedReply) {
         let mut inner = self.0.lock().unwrap();
         inner.planned_replies.clear();
         inner.planned_replies.push_back(planned);

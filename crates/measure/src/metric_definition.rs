@@ -4,7 +4,7 @@ use model::metric::{Better, Scope};
 
 /// A metric of a format.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct MetricDefinition {
     /// Name; a part in angle brackets matches any text, such as the name of a test.
     pub name: &'static str,
     /// Unit; `printed` if the program prints it or its scale varies.
@@ -17,7 +17,7 @@ pub struct Known {
     pub meaning: &'static str,
 }
 
-impl Known {
+impl MetricDefinition {
     pub(crate) const fn new(
         name: &'static str,
         unit: &'static str,
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_placeholder_matches_any_text() {
-        let known = Known::new("a.<x>.b.<y>", "1", Better::None, Scope::World, "M");
+        let known = MetricDefinition::new("a.<x>.b.<y>", "1", Better::None, Scope::World, "M");
         for (name, described) in
             [("a.1.b.2", true), ("a.1.2.b.3", true), ("a..b.2", false), ("a.1.b.", false), ("b.1.b.2", false)]
         {

@@ -151,7 +151,7 @@ struct TimelineRow {
 
 impl<'a> PageData<'a> {
     pub fn of(input: &ReportInput<'a>) -> Self {
-        let (about, requested) = about(input);
+        let (about, requested) = subtitle(input);
         let headline = findings::headline(input);
         let reasons = findings::merged(findings::reasons(input));
         let judgement = input.whole();
@@ -184,8 +184,8 @@ impl<'a> PageData<'a> {
             checks: run.map_or_else(Vec::new, |run| checks::checks(&run)),
             soak: run.and_then(|run| rounds::progress(run.state)),
             rounds: run.and_then(|run| RoundsSection::of(&run)),
-            reasons: reasons.iter().take(first).map(because).collect(),
-            other_reasons: reasons.iter().take(REASONS).skip(first).map(because).collect(),
+            reasons: reasons.iter().take(first).map(reason_line).collect(),
+            other_reasons: reasons.iter().take(REASONS).skip(first).map(reason_line).collect(),
             more_reasons: reasons.len().saturating_sub(REASONS),
             notes: findings::notes(input),
             diagnoses,
@@ -208,8 +208,8 @@ impl<'a> PageData<'a> {
             costs: facts::costs(input),
             details: facts::details(input),
             sizes: String::new(),
-            places: run.map_or_else(Vec::new, |run| fact_texts::places(run.places)),
-            ledger: records.iter().take(RECORDS).map(line).collect(),
+            places: run.map_or_else(Vec::new, |run| fact_texts::locations(run.locations)),
+            ledger: records.iter().take(RECORDS).map(timeline_row).collect(),
             records: records.len(),
         }
     }
@@ -225,17 +225,17 @@ impl<'a> PageData<'a> {
 }
 
 /// The parts of the subtitle: the text before the time of the request, this time (machine-readable and as text), and the text after it.
-fn about(input: &ReportInput<'_>) -> (String, Option<(String, String, String)>) {
-    let about = fact_texts::about(input);
+fn subtitle(input: &ReportInput<'_>) -> (String, Option<(String, String, String)>) {
+    let about = fact_texts::subtitle(input);
     let Some(at) = input.run.map(|run| run.state.requested_at) else { return (about, None) };
-    let shown = text::moment(at);
+    let shown = text::utc(at);
     match about.split_once(&shown) {
         Some((before, after)) => (before.to_owned(), Some((at.to_string(), shown, after.to_owned()))),
         None => (about, None),
     }
 }
 
-fn because(reason: &Reason) -> ReasonLine {
+fn reason_line(reason: &Reason) -> ReasonLine {
     ReasonLine { tone: reason.weighs.into(), code: reason.code.clone(), text: reason.text.clone() }
 }
 
@@ -309,7 +309,7 @@ fn bars(run: &ReportedRun<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
     given.into_iter().chain(bars).collect()
 }
 
-fn line(record: &model::Record) -> TimelineRow {
+fn timeline_row(record: &model::Record) -> TimelineRow {
     let (what, detail) = fact_texts::entry(&record.entry);
     TimelineRow {
         seq: record.seq,

@@ -5,7 +5,7 @@ use model::metric::{Metric, Subject};
 /// A subject without serial number and bus id, because some lines of a log omit them. Borrowed: a large fleet has hundreds of
 /// thousands of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SubjectPlace<'a> {
+pub(super) struct SubjectPosition<'a> {
     node: Option<&'a str>,
     gpu: Option<u32>,
     link: Option<&'a str>,
@@ -13,7 +13,7 @@ pub(super) struct SubjectPlace<'a> {
     peer: Option<&'a str>,
 }
 
-impl<'a> SubjectPlace<'a> {
+impl<'a> SubjectPosition<'a> {
     pub(super) fn of(subject: &'a Subject) -> Self {
         let Subject { node, gpu, link, peer, rank, serial: _, bus_id: _ } = subject;
         Self { node: node.as_deref(), gpu: *gpu, link: link.as_deref(), rank: *rank, peer: peer.as_deref() }

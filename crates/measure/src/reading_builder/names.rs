@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{known::Known, text::same};
+use crate::{metric_definition::MetricDefinition, text::same};
 
-use super::{Out, RECENT_TEXT};
+use super::{RECENT_TEXT, ReadingBuilder};
 
 /// Ends a part of a name. This byte does not occur in UTF-8.
 const END: u8 = 0xff;
@@ -13,7 +13,7 @@ const END_OF_UNIT: u8 = 0xfe;
 
 /// Name and unit of a metric of the registry.
 pub(super) struct RecentName {
-    known: &'static Known,
+    known: &'static MetricDefinition,
     /// The parts of the name, each with its [`END`], and a unit other than that of the registry with its [`END_OF_UNIT`].
     parts: Box<[u8]>,
     pub(super) name: Arc<str>,
@@ -22,7 +22,7 @@ pub(super) struct RecentName {
 
 impl RecentName {
     #[inline]
-    pub(super) fn is(&self, known: &'static Known, parts: &[&str], unit: Option<&str>) -> bool {
+    pub(super) fn is(&self, known: &'static MetricDefinition, parts: &[&str], unit: Option<&str>) -> bool {
         let mut rest = &*self.parts;
         let texts = parts.iter().map(|part| (*part, END)).chain(unit.map(|unit| (unit, END_OF_UNIT)));
         for (text, end) in texts {
@@ -48,12 +48,12 @@ pub(super) enum NameSource {
     MadeWithUnit(fn(&str) -> (String, &'static str)),
 }
 
-impl Out {
+impl ReadingBuilder {
     #[inline(never)]
     pub(super) fn make_name(
         &mut self,
         key: u64,
-        known: &'static Known,
+        known: &'static MetricDefinition,
         kind: NameSource,
         parts: &[&str],
         unit: Option<&str>,

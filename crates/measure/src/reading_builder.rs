@@ -1,7 +1,7 @@
 //! Collects metrics, findings and GPUs within a memory limit.
 
+mod metric_builder;
 mod names;
-mod put;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,13 +15,13 @@ use model::{
     metric::{Better, Finding, Gpu, Labels, Metric, Scope, Severity, Subject},
 };
 
-use crate::{known::Known, recent::Recent, text::trim};
+use crate::{metric_definition::MetricDefinition, recent::Recent, text::trim};
 
+use metric_builder::complete;
 use names::{NameSource, RecentName};
-use put::complete;
 
+pub(crate) use metric_builder::MetricBuilder;
 pub(crate) use names::hash;
-pub(crate) use put::Put;
 
 /// Maximum memory of the collected data, bytes. A vector exists twice while it grows.
 const MAX_BYTES: usize = 13 << 20;
@@ -46,7 +46,7 @@ const RECENT_TEXT: usize = 512;
 
 /// The reading in progress.
 #[derive(Default)]
-pub(crate) struct Out {
+pub(crate) struct ReadingBuilder {
     pub(crate) reading: Reading,
     /// Node and rank of the process whose line is read; they are added to each subject.
     pub(crate) origin: Subject,
@@ -113,28 +113,33 @@ impl SharedLabels {
     }
 }
 
-impl Out {
+impl ReadingBuilder {
     /// Starts a metric of the registry.
     #[inline]
-    pub(crate) fn put(&mut self, known: &'static Known) -> Put<'_> {
-        self.begin(known, NameSource::Parts, &[], known.unit)
+    pub(crate) fn put(&mut self, definition: &'static MetricDefinition) -> MetricBuilder<'_> {
+        self.begin(definition, NameSource::Parts, &[], definition.unit)
     }
 
     /// Starts a metric of the registry with the texts for the placeholders of its name, and the printed unit.
     #[inline]
-    pub(crate) fn put_parts(&mut self, known: &'static Known, parts: &[&str], unit: &str) -> Put<'_> {
-        self.begin(known, NameSource::Parts, parts, unit)
+    pub(crate) fn put_parts(
+        &mut self,
+        definition: &'static MetricDefinition,
+        parts: &[&str],
+        unit: &str,
+    ) -> MetricBuilder<'_> {
+        self.begin(definition, NameSource::Parts, parts, unit)
     }
 
     /// Starts a metric of the registry whose name is made from a text. The names of recent texts are cached.
     #[inline]
     pub(crate) fn put_made(
         &mut self,
-        known: &'static Known,
+        definition: &'static MetricDefinition,
         text: &str,
         make: fn(&str) -> String,
-    ) -> Put<'_> {
-        self.begin(known, NameSource::Made(make), &[text], known.unit)
+    ) -> MetricBuilder<'_> {
+        self.begin(definition, NameSource::Made(make), &[text], definition.unit)
     }
 
     /// Starts a metric of the registry whose name and unit are made from a text. The names and units of recent texts are
@@ -142,22 +147,28 @@ impl Out {
     #[inline]
     pub(crate) fn put_made_with_unit(
         &mut self,
-        known: &'static Known,
+        definition: &'static MetricDefinition,
         text: &str,
         make: fn(&str) -> (String, &'static str),
-    ) -> Put<'_> {
-        self.begin(known, NameSource::MadeWithUnit(make), &[text], known.unit)
+    ) -> MetricBuilder<'_> {
+        self.begin(definition, NameSource::MadeWithUnit(make), &[text], definition.unit)
     }
 
     #[inline]
-    fn begin(&mut self, known: &'static Known, kind: NameSource, parts: &[&str], unit: &str) -> Put<'_> {
+    fn begin(
+        &mut self,
+        definition: &'static MetricDefinition,
+        kind: NameSource,
+        parts: &[&str],
+        unit: &str,
+    ) -> MetricBuilder<'_> {
         // After the first omitted value all others are omitted as well.
         self.full |= self.used + METRIC > MAX_BYTES;
         let kept = !self.full;
         if kept {
-            self.start(known, kind, parts, unit);
+            self.start(definition, kind, parts, unit);
         }
-        Put { out: self, kept, whole: false }
+        MetricBuilder { out: self, kept, whole: false }
     }
 
     /// Counts a value as omitted and returns `true` if the memory limit is reached, so that the reader need not make the name and unit.
@@ -169,31 +180,38 @@ impl Out {
     }
 
     /// Adds a metric with its name and unit, still without value.
-    fn start(&mut self, known: &'static Known, kind: NameSource, parts: &[&str], unit: &str) {
+    fn start(&mut self, definition: &'static MetricDefinition, kind: NameSource, parts: &[&str], unit: &str) {
         self.labels.clear();
         if self.reading.metrics.len() == self.reading.metrics.capacity() {
             self.grow();
         }
-        let mut key = std::ptr::from_ref(known).addr() as u64;
+        let mut key = std::ptr::from_ref(definition).addr() as u64;
         for part in parts {
             key = hash(key, part.as_bytes());
         }
-        let unit = if std::ptr::eq(unit, known.unit) { None } else { Some(unit) };
+        let unit = if std::ptr::eq(unit, definition.unit) { None } else { Some(unit) };
         if let Some(unit) = unit {
             key = hash(key, unit.as_bytes());
         }
-        match self.recent_names.get(key, |recent| recent.is(known, parts, unit)) {
-            Some(recent) => push(&mut self.reading.metrics, known, &recent.name, &recent.unit),
+        match self.recent_names.get(key, |recent| recent.is(definition, parts, unit)) {
+            Some(recent) => push(&mut self.reading.metrics, definition, &recent.name, &recent.unit),
             None => {
-                let (name, unit) = self.make_name(key, known, kind, parts, unit);
-                push(&mut self.reading.metrics, known, &name, &unit);
+                let (name, unit) = self.make_name(key, definition, kind, parts, unit);
+                push(&mut self.reading.metrics, definition, &name, &unit);
             }
         }
     }
 
     /// Starts a metric that is not in the registry.
-    pub(crate) fn custom(&mut self, name: &str, unit: &str, better: Better, scope: Scope) -> Put<'_> {
-        static OTHER: Known = Known::new("other", "1", Better::None, Scope::World, "Replaced below");
+    pub(crate) fn custom(
+        &mut self,
+        name: &str,
+        unit: &str,
+        better: Better,
+        scope: Scope,
+    ) -> MetricBuilder<'_> {
+        static OTHER: MetricDefinition =
+            MetricDefinition::new("other", "1", Better::None, Scope::World, "Replaced below");
         self.begin(&OTHER, NameSource::Made(str::to_owned), &[name], unit).better(better).scope(scope)
     }
 
@@ -429,7 +447,7 @@ fn beginning(text: &str) -> &str {
 /// Adds a metric without value. The metric is changed in place: moving its 200 bytes right after its parts were written would wait for each
 /// of the writes.
 #[inline]
-fn push(metrics: &mut Vec<Metric>, known: &Known, name: &Arc<str>, unit: &Arc<str>) {
+fn push(metrics: &mut Vec<Metric>, known: &MetricDefinition, name: &Arc<str>, unit: &Arc<str>) {
     // Unlike `push`, this reserves memory before the metric is made, so that it is made in place.
     metrics.extend(iter::once_with(|| Metric {
         name: name.clone(),
@@ -456,8 +474,10 @@ mod tests {
 
     /// Serial numbers of metrics and findings of GPU 0 of rank 1, GPU 1 of rank 1, and GPU 0 without rank.
     fn serials(gpus: Vec<Gpu>) -> Vec<Option<String>> {
-        static KNOWN: Known = Known::new("a.b", "1", Better::None, Scope::Gpu, "A value");
-        let mut out = Out { reading: Reading { gpus, ..Reading::default() }, ..Out::default() };
+        static KNOWN: MetricDefinition =
+            MetricDefinition::new("a.b", "1", Better::None, Scope::Gpu, "A value");
+        let mut out =
+            ReadingBuilder { reading: Reading { gpus, ..Reading::default() }, ..ReadingBuilder::default() };
         let one = PrintedNumber { value: 1.0, resolution: None };
         for subject in [(0, Some(1)), (1, Some(1)), (0, None)] {
             out.put(&KNOWN).gpu(subject.0).subject(|own| own.rank = subject.1).value(one, 1);
@@ -490,9 +510,9 @@ mod tests {
 
     #[test]
     fn an_existing_serial_number_is_not_replaced() {
-        let mut out = Out {
+        let mut out = ReadingBuilder {
             reading: Reading { gpus: vec![device(0, None, "a")], ..Reading::default() },
-            ..Out::default()
+            ..ReadingBuilder::default()
         };
         let own = Subject { serial: Some("own".into()), ..Subject::gpu(0) };
         out.finding("A", own, Severity::Unknown, "text", 1);

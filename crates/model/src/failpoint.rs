@@ -10,21 +10,21 @@ mod on {
     }
 
     /// Activates this bug in the current thread, replacing any other.
-    pub fn plant(bug: &'static str) {
+    pub fn activate_failpoint(bug: &'static str) {
         BUG.set(bug);
     }
 
     /// Whether this bug is active in the current thread.
-    pub fn planted(bug: &str) -> bool {
+    pub fn failpoint_is_active(bug: &str) -> bool {
         BUG.get() == bug
     }
 }
 
 #[cfg(debug_assertions)]
-pub use on::{plant, planted};
+pub use on::{activate_failpoint, failpoint_is_active};
 
 /// Always `false` in release builds.
 #[cfg(not(debug_assertions))]
-pub const fn planted(_: &str) -> bool {
+pub const fn failpoint_is_active(_: &str) -> bool {
     false
 }

@@ -9,20 +9,20 @@ use crate::{
     text::trim,
 };
 
-use super::{MAX_BYTES, METRIC, OVERHEAD, Out, SharedLabels, beginning};
+use super::{MAX_BYTES, METRIC, OVERHEAD, ReadingBuilder, SharedLabels, beginning};
 
 /// A metric in progress. It must be completed with a value or a reason.
 ///
 /// Beyond the memory limit a metric is counted, but not kept.
 #[must_use]
-pub(crate) struct Put<'a> {
-    pub(super) out: &'a mut Out,
+pub(crate) struct MetricBuilder<'a> {
+    pub(super) out: &'a mut ReadingBuilder,
     /// Whether the metric was added to the reading, as its last metric; otherwise it is only counted.
     pub(super) kept: bool,
     pub(super) whole: bool,
 }
 
-impl Put<'_> {
+impl MetricBuilder<'_> {
     /// Changes the metric, if it is kept.
     #[inline]
     fn set(self, set: impl FnOnce(&mut Metric)) -> Self {
@@ -118,7 +118,7 @@ impl Put<'_> {
 
     /// Adds subject and labels, and removes the metric again if it exceeds the memory limit.
     fn finish(self, line: u64) {
-        let Put { out, kept, whole } = self;
+        let MetricBuilder { out, kept, whole } = self;
         if !kept {
             out.left_out += 1;
             return;

@@ -23,25 +23,25 @@ struct WakingRun {
 pub(crate) struct RunLock<'a> {
     // Fields are dropped in this order: the lock is released before the entry is removed.
     _lock: OwnedMutexGuard<()>,
-    _user: User<'a>,
+    _user: LockUser<'a>,
 }
 
 /// A reference to a run's entry. A reference that waits for the lock is counted too.
-struct User<'a> {
-    turns: &'a RunLocks,
+struct LockUser<'a> {
+    locks: &'a RunLocks,
     run: RunId,
 }
 
 impl RunLocks {
     /// Waits until no other wake-up of this run is in progress.
-    pub(crate) async fn take(&self, run: &RunId) -> RunLock<'_> {
+    pub(crate) async fn lock(&self, run: &RunId) -> RunLock<'_> {
         let lock = {
             let mut runs = self.runs();
             let waking = runs.entry(run.clone()).or_default();
             waking.users += 1;
             Arc::clone(&waking.lock)
         };
-        let user = User { turns: self, run: run.clone() };
+        let user = LockUser { locks: self, run: run.clone() };
         RunLock { _lock: lock.lock_owned().await, _user: user }
     }
 
@@ -55,9 +55,9 @@ impl RunLocks {
     }
 }
 
-impl Drop for User<'_> {
+impl Drop for LockUser<'_> {
     fn drop(&mut self) {
-        let mut runs = self.turns.runs();
+        let mut runs = self.locks.runs();
         let Some(waking) = runs.get_mut(&self.run) else { return };
         waking.users -= 1;
         if waking.users == 0 {
@@ -76,11 +76,11 @@ mod tests {
     async fn the_entry_of_a_run_is_removed_after_its_last_wake_up_even_if_a_wait_was_cancelled() {
         let turns = RunLocks::default();
         let run: RunId = "night-1".parse().unwrap();
-        let first = turns.take(&run).await;
+        let first = turns.lock(&run).await;
         let mut context = Context::from_waker(Waker::noop());
-        let mut second = Box::pin(turns.take(&run));
+        let mut second = Box::pin(turns.lock(&run));
         assert!(second.as_mut().poll(&mut context).is_pending(), "one wake-up at a time");
-        let mut third = Box::pin(turns.take(&run));
+        let mut third = Box::pin(turns.lock(&run));
         assert!(third.as_mut().poll(&mut context).is_pending());
         drop(third);
         drop(first);

@@ -22,11 +22,11 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// Batches being settled in this process: one call settles each batch, and other calls wait for it.
 #[derive(Default)]
-pub struct Settling(Mutex<BTreeMap<u64, Weak<tokio::sync::Mutex<()>>>>);
+pub struct BatchLoader(Mutex<BTreeMap<u64, Weak<tokio::sync::Mutex<()>>>>);
 
-impl Settling {
+impl BatchLoader {
     /// Runs load jobs until every load of the batch has ended.
-    pub async fn settle(
+    pub async fn run_load_jobs(
         &self,
         client: &BigQueryClient,
         load_store: &LoadStore,
@@ -103,7 +103,7 @@ impl LoadJobs<'_> {
             let FinishedJob { how, at } = self.client.load(&id, table, &uris).await?;
             let why = match how {
                 JobResult::Loaded => return Ok(Ok(())),
-                JobResult::Bad(why) => return Ok(Err(why)),
+                JobResult::InvalidRows(why) => return Ok(Err(why)),
                 JobResult::Transient(why) => why,
             };
             warn!(job = id, why, "a load job failed, and wrote no row");
