@@ -218,16 +218,16 @@ impl Services {
         let warehouse = warehouse(data)?;
 
         let serve = Serve { memory: &memory, clock: &clock };
-        serve.worker(Builder::new(builds, LOOK), &Builder::TAKES);
-        serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::TAKES);
+        serve.worker(Builder::new(builds, LOOK), &Builder::HANDLED_EVENTS);
+        serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::HANDLED_EVENTS);
         let agent = Agent::new(scheduler, artefacts.clone(), LOOK);
         let rules = redact::Rules::of_this_process(Some(&data.path("secrets")));
         let rules = rules
             .map_err(|error| CliError::usage(format!("secrets to redact in logs cannot be used: {error}")))?;
         let agent = agent.collecting(rules, agent::CollectLimits::default());
-        serve.worker(agent, &Agent::TAKES);
-        serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
-        serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::TAKES);
+        serve.worker(agent, &Agent::HANDLED_EVENTS);
+        serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::HANDLED_EVENTS);
+        serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::HANDLED_EVENTS);
 
         let settings = WakeSettings { resend: RESEND, refresh: REFRESH };
         let conductor = Conductor::new(data.ledger.clone(), bus, Arc::clone(&clock), settings, observer);
@@ -334,10 +334,10 @@ struct Serve<'a> {
 }
 
 impl Serve<'_> {
-    fn worker(&self, worker: impl Worker, takes: &[&'static str]) {
+    fn worker(&self, worker: impl Worker, event_types: &[&'static str]) {
         let bus = Arc::new(Upstream(Arc::downgrade(self.memory)));
         let handler: Arc<dyn Handler> = Arc::new(WorkerHandler::new(worker, bus, Arc::clone(self.clock)));
-        self.memory.subscribe(takes, &handler);
+        self.memory.subscribe(event_types, &handler);
     }
 }
 

@@ -30,7 +30,7 @@ impl Progress {
             let start = Instant::now();
             let left = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
                 _ = out.write_str(
-                    &expected.map_or_else(String::new, |expected| left(expected, start.elapsed())),
+                    &expected.map_or_else(String::new, |expected| remaining_time(expected, start.elapsed())),
                 );
             };
             let style = ProgressStyle::with_template("  {spinner} {wide_msg} {elapsed}{left}")
@@ -86,20 +86,20 @@ pub fn is_moving() -> bool {
 }
 
 /// Text of the remaining time, computed from the usual duration, such as `, about 2m 10s left`.
-fn left(expected: Duration, elapsed: Duration) -> String {
+fn remaining_time(expected: Duration, elapsed: Duration) -> String {
     let mut text = String::new();
     match expected.checked_sub(elapsed) {
         Some(left) => {
             let left = Duration::from_secs(left.as_secs() + 1);
-            _ = write!(text, ", about {} left", report::took(Span(left)).replace(".0s", "s"));
+            _ = write!(text, ", about {} left", report::duration(Span(left)).replace(".0s", "s"));
         }
-        None => _ = write!(text, ", usually {}", report::took(Span(expected))),
+        None => _ = write!(text, ", usually {}", report::duration(Span(expected))),
     }
     text
 }
 
 /// Usual duration of a run of a workflow: the median of its last completed runs, newest first.
-pub fn usual<'a>(runs: impl Iterator<Item = &'a RunSummary>, workflow: &str) -> Option<Duration> {
+pub fn usual_duration<'a>(runs: impl Iterator<Item = &'a RunSummary>, workflow: &str) -> Option<Duration> {
     /// Maximum number of runs.
     const LAST: usize = 9;
     let completed =

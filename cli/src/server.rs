@@ -121,7 +121,12 @@ impl Server {
     /// # Errors
     /// Returns an error if no valid response of this API arrives, or if the server reports a problem.
     pub async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CliError> {
-        let text = self.send(request).await?.text().await.map_err(|error| self.lost(&error.without_url()))?;
+        let text = self
+            .send(request)
+            .await?
+            .text()
+            .await
+            .map_err(|error| self.connection_error(&error.without_url()))?;
         serde_json::from_str(&text).map_err(|error| CliError {
             problems: vec![],
             message: format!("{}: not a response of Burnin's API: {error}; check the address", self.url),
@@ -130,7 +135,7 @@ impl Server {
     }
 
     /// The error for a connection that ended before the complete response.
-    pub fn lost(&self, error: &dyn std::error::Error) -> CliError {
+    pub fn connection_error(&self, error: &dyn std::error::Error) -> CliError {
         CliError {
             problems: vec![],
             message: format!("{}: {}", self.url, service::worker::chain(error)),

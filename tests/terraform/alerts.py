@@ -397,7 +397,7 @@ def problems(deployment, parked, failed):
 
 # Log statements that a metric counts, in addition to all errors. Any other statement that matches is an error.
 COUNTED = {
-    "burnin/parked": ["crates/service/src/parking.rs"],
+    "burnin/parked": ["crates/service/src/dead_letters.rs"],
     "burnin/overdue": ["services/provisioner/src/sweep.rs"],
     "burnin/untold": ["services/notifier/src/deliver.rs"],
     "burnin/chores": ["crates/service/src/serve.rs"],

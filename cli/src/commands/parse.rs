@@ -57,7 +57,7 @@ impl ReadFormat {
     pub fn reader(&self) -> LogReader {
         match self {
             Self::Detected => LogReader::detecting(),
-            Self::Known(format) => LogReader::known(format),
+            Self::Known(format) => LogReader::of_format(format),
             Self::Declared(declared) => LogReader::declared(declared.clone()),
         }
     }

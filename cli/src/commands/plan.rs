@@ -297,7 +297,7 @@ fn exists(workflow: &Workflow) -> String {
 }
 
 /// Cost of the parts that later runs use. A run that reuses them adds no cost.
-fn kept(system: &System, cost: &ClusterCost) -> String {
+fn kept_parts(system: &System, cost: &ClusterCost) -> String {
     let keep = Deployed::of(system).map(|deployed| deployed.keep).unwrap_or_default();
     let Some(longest) = keep.values().max() else { return String::new() };
     let parts: Vec<_> = keep.keys().map(String::as_str).collect();
@@ -313,7 +313,7 @@ fn kept(system: &System, cost: &ClusterCost) -> String {
 
 /// Line with the maximum cost of a run.
 fn costs(workflow: &Workflow) -> String {
-    let Some((cost, most)) = workflow.cost.as_ref().zip(lifecycle::most(workflow)) else {
+    let Some((cost, most)) = workflow.cost.as_ref().zip(lifecycle::max_cost(workflow)) else {
         return "Cost: unknown; the workflow sets no price (cost.node_hour).\n".to_owned();
     };
     let Some(ClusterSpec::Provisioned(system)) = &workflow.cluster else {
@@ -325,7 +325,7 @@ fn costs(workflow: &Workflow) -> String {
         report::count(nodes, "node"),
         cost.node_hour
     );
-    text += &kept(system, cost);
+    text += &kept_parts(system, cost);
     let stopped = cost.budget.and_then(|budget| budget.pays_for(nodes, cost.node_hour));
     if let (Some(budget), Some(after)) = (cost.budget, stopped) {
         let grace = workflow.limits.grace;

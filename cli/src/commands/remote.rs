@@ -94,7 +94,7 @@ async fn run(server: &Server, workflow: &str, set: &[Override], output: Output) 
     let Started { run } = server.json(request).await?;
     status(format_args!("run {run}  ({workflow})"));
     let runs = all_runs(server).await.unwrap_or_default();
-    let detail = follow_run(server, &run, progress::usual(runs.iter(), workflow)).await?;
+    let detail = follow_run(server, &run, progress::usual_duration(runs.iter(), workflow)).await?;
     let (summary, address) =
         (&detail.summary, server.request(Method::GET, &["runs", run.as_str(), "report"]));
     match output {
@@ -161,7 +161,7 @@ async fn poll_run(
 async fn report(server: &Server, run: &RunId, check: Option<&str>, form: &str) -> Result<String, CliError> {
     let query: Vec<_> = [("form", form)].into_iter().chain(check.map(|check| ("check", check))).collect();
     let request = server.request(Method::GET, &["runs", run.as_str(), "report"]).query(&query);
-    server.send(request).await?.text().await.map_err(|error| server.lost(&error))
+    server.send(request).await?.text().await.map_err(|error| server.connection_error(&error))
 }
 
 async fn runs(server: &Server, choice: &RunChoice, output: Output) -> Result<Exit, CliError> {
@@ -285,7 +285,7 @@ async fn print_log(server: &Server, run: &RunId, name: &str) -> Result<(), CliEr
     let parts: Vec<_> = ["runs", run.as_str(), "logs"].into_iter().chain(name.split('/')).collect();
     let mut response = server.send(server.request(Method::GET, &parts)).await?;
     let mut rest = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| server.lost(&error))? {
+    while let Some(piece) = response.chunk().await.map_err(|error| server.connection_error(&error))? {
         // A chunk may end inside a multi-byte character.
         rest.extend_from_slice(&piece);
         let whole = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

@@ -229,7 +229,7 @@ async fn driving(
 /// The usual duration of a run of this workflow; `None` for its first run.
 async fn usual_duration(data: &DataFolder, workflow: &str) -> Option<Duration> {
     let runs = data.run_index().all().await.ok()?;
-    progress::usual(runs.iter().map(|run| &**run), workflow)
+    progress::usual_duration(runs.iter().map(|run| &**run), workflow)
 }
 
 /// Prints the rows of the running benchmark above the progress line.

@@ -15,9 +15,9 @@ use crate::{
 };
 
 pub async fn runs(data: DataFolder, choice: &RunChoice, output: Output) -> Result<Exit, CliError> {
-    let view = data.run_index();
-    let runs = choice.of(view.all().await.map_err(CliError::infrastructure)?, SystemClock.now());
-    let damaged = view.damaged().await.map_err(CliError::infrastructure)?;
+    let run_index = data.run_index();
+    let runs = choice.of(run_index.all().await.map_err(CliError::infrastructure)?, SystemClock.now());
+    let damaged = run_index.damaged().await.map_err(CliError::infrastructure)?;
     for (run, why) in &damaged {
         note(format_args!("error: run {run} is damaged and not listed: {why}"));
     }

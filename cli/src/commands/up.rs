@@ -14,7 +14,9 @@ use std::{
 
 use clusters::Schedulers;
 use events::{Content, Message};
-use gateway::{Catalogue, Gateway, GatewaySetup, GitRefs, LocalAccess, Rates, TAKES, WebhookSecrets};
+use gateway::{
+    Catalogue, Gateway, GatewaySetup, GitRefs, HANDLED_EVENTS, LocalAccess, Rates, WebhookSecrets,
+};
 use lifecycle::Input;
 use model::{Fact, RunId, Span};
 use notifier::{
@@ -91,25 +93,25 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
     })?;
     let address = listener.local_addr().map_err(CliError::infrastructure)?;
 
-    let view = Arc::new(data.run_index());
-    for (run, why) in view.damaged().await.map_err(CliError::infrastructure)? {
+    let run_index = Arc::new(data.run_index());
+    for (run, why) in run_index.damaged().await.map_err(CliError::infrastructure)? {
         note(format_args!("burnin up: run {run} is damaged and not listed: {why}"));
     }
-    resume(&data, &view).await?;
+    resume(&data, &run_index).await?;
     let services = Services::new(&data, None)?;
-    let pages = Arc::clone(&view);
+    let pages = Arc::clone(&run_index);
     let (bus, clock) = (Arc::clone(&services.bus) as Arc<dyn Bus>, Arc::clone(&services.clock));
     let here = || format!("http://{address}/runs/{{run}}").parse().map_err(CliError::usage);
     let link = options.link.map_or_else(here, Ok)?;
     let notifier = notifier(&data, &services, options.github, link);
     let handler: Arc<dyn Handler> = Arc::clone(&notifier) as Arc<dyn Handler>;
-    services.bus.subscribe(&notifier::TAKES, &handler);
+    services.bus.subscribe(&notifier::HANDLED_EVENTS, &handler);
     let driver = Arc::new(RunDriver { services, data: data.clone(), claims: Mutex::default() });
     driver.services.subscribe(&(Arc::clone(&driver) as Arc<dyn Handler>));
     let gateway = Gateway::new(GatewaySetup {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),
-        view,
+        run_index,
         catalogue: Catalogue::folder(&options.workflows),
         bus,
         clock: Arc::clone(&clock),
@@ -126,7 +128,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
         .map_err(|error| CliError::usage(format!("secrets to redact in logs cannot be used: {error}")))?;
     let dashboard = Dashboard {
         output: Some(Arc::new(RunningOutput::new(Arc::new(Schedulers::new(&data.store)), rules))),
-        view: pages,
+        run_index: pages,
         store: Arc::clone(&data.store),
         plans: workflows,
         clock: Arc::clone(&clock),
@@ -138,7 +140,7 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
         name: "up",
         version: env!("CARGO_PKG_VERSION"),
         revision: None,
-        takes: TAKES.to_vec(),
+        handled_events: HANDLED_EVENTS.to_vec(),
         handler: Arc::clone(&gateway) as Arc<dyn Handler>,
         dead_letters: Arc::new(StoredDeadLetters::new(Arc::clone(&data.store), Arc::clone(&clock))),
         periodic_tasks: periodic_tasks.clone(),
@@ -221,8 +223,8 @@ fn notifier(
 }
 
 /// Restores the hint of every unfinished run: a crash may have lost it.
-async fn resume(data: &DataFolder, view: &RunIndex) -> Result<(), CliError> {
-    let unfinished = view.unfinished().await.map_err(CliError::infrastructure)?;
+async fn resume(data: &DataFolder, run_index: &RunIndex) -> Result<(), CliError> {
+    let unfinished = run_index.unfinished().await.map_err(CliError::infrastructure)?;
     for run in &unfinished {
         data.ledger.mark_open(run).await.map_err(CliError::infrastructure)?;
     }

@@ -64,7 +64,7 @@ pub struct PlayFindings {
 
 impl PlayFindings {
     /// Whether all runs are complete and successful.
-    pub fn good(&self) -> bool {
+    pub fn is_success(&self) -> bool {
         self.ended && self.failure.is_none() && self.unreachable.is_empty() && !self.hosts.is_empty() && {
             self.left_out == 0 && self.hosts.values().all(|host| host.failures == 0 && host.unreachable == 0)
         }

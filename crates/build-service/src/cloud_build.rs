@@ -32,7 +32,7 @@ use tokio::io::AsyncReadExt;
 use tracing::warn;
 
 use crate::{
-    files::{QUOTED_LINES, content, damaged, refuse_reserved},
+    files::{QUOTED_LINES, content, refuse_reserved},
     port::{BuildKey, BuildPhase, Builds},
     redacted::Redacted,
 };
@@ -121,7 +121,7 @@ impl CloudBuilds {
         if let Some((reference, digest)) = outcome::pushed(build) {
             return Ok(Image { reference, digest, files: Vec::new(), manifest_sha256: None });
         }
-        let committed = match self.artefacts.committed(key).await.map_err(damaged)? {
+        let committed = match self.artefacts.committed(key).await? {
             Some(committed) => committed,
             None => self.collect(key, build).await?,
         };
@@ -148,9 +148,9 @@ impl CloudBuilds {
         }
         if let Some(body) = self.log(build).await? {
             let body: ObjectReader = Box::new(Redacted::new(body, None).map_err(PortError::transient)?);
-            objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
+            objects.push(self.artefacts.put(key, crate::files::LOG, body).await?);
         }
-        self.artefacts.commit(key, objects).await.map_err(damaged)
+        self.artefacts.commit(key, objects).await.map_err(PortError::from)
     }
 
     async fn copy(&self, key: &BuildKey, object: &str) -> Result<ManifestObject, PortError> {
@@ -158,7 +158,7 @@ impl CloudBuilds {
         refuse_reserved(name)?;
         let body = self.store.open(object).await.map_err(PortError::transient)?;
         let body = body.ok_or_else(|| unsound(object, "is missing"))?;
-        self.artefacts.put(key, name, body).await.map_err(damaged)
+        self.artefacts.put(key, name, body).await.map_err(PortError::from)
     }
 
     /// The object name in `gs://bucket/object`, if it is in Burnin's bucket.

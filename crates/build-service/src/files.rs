@@ -1,6 +1,6 @@
 //! Images that consist of files: the artifacts of a build.
 
-use ledger::{ArtefactError, Digest};
+use ledger::Digest;
 use model::{Class, Failure, FileDigest};
 use service::PortError;
 
@@ -18,15 +18,6 @@ pub(crate) fn refuse_reserved(name: &str) -> Result<(), PortError> {
     }
     let why = format!("the artifact name {name} is reserved: rename the file");
     Err(PortError::Permanent(Failure::new(Class::Input, "ARTIFACT_NAME", why)))
-}
-
-pub(crate) fn damaged(error: ArtefactError) -> PortError {
-    match error {
-        ArtefactError::Store(error) => PortError::transient(error),
-        ArtefactError::Damaged { .. } => {
-            PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
-        }
-    }
 }
 
 /// The digest of an image depends only on its content: equal files, equal digest.

@@ -9,7 +9,7 @@ use service::PortError;
 use supervisor::{BuildOutcome, BuildRequest, BuildState};
 
 use crate::{
-    files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
+    files::{LOG, QUOTED_LINES, content, refuse_reserved},
     limit,
     port::{BuildKey, BuildPhase, Builds},
     redacted::Redacted,
@@ -66,7 +66,7 @@ impl LocalBuilds {
             refuse_reserved(&artifact.name)?;
             objects.push(self.put(key, &artifact.name, artifact.path.clone()).await?);
         }
-        let committed = self.artefacts.commit(key, objects).await.map_err(damaged)?;
+        let committed = self.artefacts.commit(key, objects).await?;
         let mut files: Vec<_> = (outcome.artifacts.iter())
             .map(|artifact| FileDigest {
                 name: artifact.name.clone(),
@@ -83,7 +83,7 @@ impl LocalBuilds {
     async fn put_log(&self, key: &BuildKey, path: PathBuf) -> Result<model::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
         let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::transient)?;
-        self.artefacts.put(key, LOG, Box::new(body)).await.map_err(damaged)
+        self.artefacts.put(key, LOG, Box::new(body)).await.map_err(PortError::from)
     }
 
     async fn put(
@@ -94,7 +94,7 @@ impl LocalBuilds {
     ) -> Result<model::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
         let body: ObjectReader = Box::new(file);
-        self.artefacts.put(key, name, body).await.map_err(damaged)
+        self.artefacts.put(key, name, body).await.map_err(PortError::from)
     }
 
     fn failed(&self, name: &str, outcome: &BuildOutcome) -> Failure {
@@ -119,7 +119,7 @@ impl Builds for LocalBuilds {
         let name = key.resource_name();
         let source = self.fetch(&name, build).await?;
         let request = BuildRequest {
-            config: limit::within(timeout, &build.config),
+            config: limit::with_limit(timeout, &build.config),
             source,
             repository: build.repository.clone(),
             substitutions: build.substitutions.clone(),

@@ -75,7 +75,7 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
         )));
     }
     signed(&contents, &body, &signature, trusted)?;
-    names(&contents)?;
+    check_names(&contents)?;
 
     let prefix = format!("ledger/{}/", contents.run);
     let mut records: BTreeMap<&str, Record> = BTreeMap::new();
@@ -107,7 +107,7 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
 
 /// Checks that all names belong to a bundle of this run and occur once, so that unpacking cannot write
 /// elsewhere.
-fn names(contents: &Contents) -> Result<(), InvalidBundle> {
+fn check_names(contents: &Contents) -> Result<(), InvalidBundle> {
     let folders = [format!("artefacts/{}/", contents.run), format!("ledger/{}/", contents.run)];
     let mut seen = BTreeSet::new();
     for BundleFile { name, .. } in &contents.files {

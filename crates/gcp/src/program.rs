@@ -39,7 +39,7 @@ pub struct ServiceContext {
 /// Service-specific parts of the program that all services share.
 pub struct ServiceParts {
     /// Event types that the service handles.
-    pub takes: Vec<&'static str>,
+    pub handled_events: Vec<&'static str>,
     pub handler: Arc<dyn Handler>,
     /// Store for unreadable events.
     pub dead_letters: Arc<dyn Store>,
@@ -71,12 +71,12 @@ impl ServiceContext {
     pub fn worker(
         &self,
         worker: impl Worker,
-        takes: &[&'static str],
+        handled_events: &[&'static str],
         dead_letters: Arc<dyn Store>,
     ) -> ServiceParts {
         let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
         ServiceParts {
-            takes: takes.to_vec(),
+            handled_events: handled_events.to_vec(),
             handler: Arc::new(handler),
             dead_letters,
             periodic_tasks: Vec::new(),
@@ -159,7 +159,7 @@ async fn live(
         storage_emulator: platform.storage_emulator,
         bigquery_emulator: platform.bigquery_emulator,
     };
-    let (ServiceParts { takes, handler, dead_letters, periodic_tasks }, routes) = build(&context)?;
+    let (ServiceParts { handled_events, handler, dead_letters, periodic_tasks }, routes) = build(&context)?;
     let dead_letters: Arc<dyn DeadLetters> = Arc::new(StoredDeadLetters::new(dead_letters, clock));
     let (address, authenticator): (_, Arc<dyn Authenticator>) = match platform.auth {
         Auth::Platform => {
@@ -188,7 +188,7 @@ async fn live(
         name,
         version,
         revision,
-        takes,
+        handled_events,
         handler,
         dead_letters,
         periodic_tasks,

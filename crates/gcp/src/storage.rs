@@ -118,7 +118,7 @@ impl CloudStorage {
         let mut token: Option<String> = None;
         loop {
             let page = self.tries().until_done(|| async {
-                self.inner.rest().await?.page((prefix, from), folded, token.as_deref()).await
+                self.inner.json_api().await?.page((prefix, from), folded, token.as_deref()).await
             });
             let (more, next) = page.await.map_err(|error| error.store("list", prefix))?;
             names.extend(more);
@@ -149,7 +149,7 @@ impl ClientState {
         self.clients.get_or_try_init(made).await
     }
 
-    async fn rest(&self) -> Result<&JsonApi, RequestError> {
+    async fn json_api(&self) -> Result<&JsonApi, RequestError> {
         Ok(&self.clients().await?.rest)
     }
 
@@ -174,7 +174,7 @@ impl ClientState {
     }
 
     /// Whether the name is taken, after a failed create.
-    async fn seen(&self, name: &str, error: RequestError) -> Result<Creation, RequestError> {
+    async fn check_outcome(&self, name: &str, error: RequestError) -> Result<Creation, RequestError> {
         if error.status == Some(412) {
             return Ok(Creation::Exists);
         }
@@ -183,7 +183,7 @@ impl ClientState {
         if !error.is_transient() && error.status != Some(403) {
             return Err(error);
         }
-        let check = async { self.rest().await?.exists(name).await };
+        let check = async { self.json_api().await?.exists(name).await };
         match tokio::time::timeout(self.timeouts.check, check).await {
             Ok(Ok(true)) => Ok(Creation::Exists),
             _ => Err(error),
@@ -196,7 +196,7 @@ impl ClientState {
         let look = async {
             let mut token: Option<String> = None;
             loop {
-                let (names, next) = self.rest().await?.page((name, ""), false, token.as_deref()).await?;
+                let (names, next) = self.json_api().await?.page((name, ""), false, token.as_deref()).await?;
                 // Names are listed in order, so an existing `name` is the first. A page may be empty although another page follows.
                 match names.first() {
                     Some(first) => return Ok::<_, RequestError>(first != name),
@@ -215,7 +215,7 @@ impl ClientState {
                 Ok(()) => return Ok(Creation::Created),
                 Err(error) => error,
             };
-            let error = match self.seen(name, error).await {
+            let error = match self.check_outcome(name, error).await {
                 Ok(creation) => return Ok(creation),
                 Err(error) => error,
             };
@@ -254,7 +254,7 @@ impl Store for CloudStorage {
             let mut damaged = false;
             loop {
                 let Some(download) = Download::begin(&self.inner, name).await? else { return Ok(None) };
-                match download.whole().await {
+                match download.read_all().await {
                     // Data corrupted in transit is usually intact at the second attempt.
                     Err(error) if error.damage && !damaged => damaged = true,
                     read => return read.map(Some),
@@ -287,7 +287,7 @@ impl Store for CloudStorage {
 
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
         check_name(name)?;
-        let removed = self.tries().until_done(|| async { self.inner.rest().await?.remove(name).await });
+        let removed = self.tries().until_done(|| async { self.inner.json_api().await?.remove(name).await });
         match removed.await {
             Err(error) if error.status == Some(403) && self.inner.is_absent(name).await => Ok(()),
             removed => removed.map_err(|error| error.store("remove", name)),

@@ -96,7 +96,7 @@ impl Ledger {
         format!("ledger/{run}/{seq:010}.json")
     }
 
-    fn known(&self) -> MutexGuard<'_, RecordCache> {
+    fn cache(&self) -> MutexGuard<'_, RecordCache> {
         // The cache is consistent between calls, so a panic elsewhere cannot corrupt it.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,12 +107,12 @@ impl Ledger {
     /// # Errors
     /// Returns an error if the store request fails or the ledger is damaged.
     pub async fn load(&self, run: &RunId) -> Result<Loaded, LedgerError> {
-        let mut records = self.known().get(run);
+        let mut records = self.cache().get(run);
         let known = records.len() as u64;
         // The last known record is listed again. If it is absent, the ledger was removed, and is read from its start.
         let mut last = self.last_listed(run, known.max(1)).await?;
         if last < known {
-            self.known().forget(run);
+            self.cache().forget(run);
             records = Arc::default();
             last = self.last_listed(run, 1).await?;
         }
@@ -122,7 +122,7 @@ impl Ledger {
                 let why = "is missing although later ones exist".to_owned();
                 return Err(LedgerError::Damaged { run: run.clone(), seq, why });
             };
-            records = self.known().push(run, records, record, size);
+            records = self.cache().push(run, records, record, size);
         }
         Ok(Loaded { run: run.clone(), records })
     }
@@ -132,7 +132,7 @@ impl Ledger {
     /// # Errors
     /// Returns an error if the store request fails or the ledger is damaged.
     pub async fn load_to(&self, run: &RunId, seq: u64) -> Result<Loaded, LedgerError> {
-        let records = self.known().get(run);
+        let records = self.cache().get(run);
         if records.len() as u64 >= seq {
             return Ok(Loaded { run: run.clone(), records });
         }
@@ -144,7 +144,7 @@ impl Ledger {
     /// # Errors
     /// Returns an error if the store request fails or the record is damaged.
     pub async fn exists(&self, run: &RunId) -> Result<bool, LedgerError> {
-        Ok(!self.known().get(run).is_empty() || !self.news(run, 0..1).await?.is_empty())
+        Ok(!self.cache().get(run).is_empty() || !self.news(run, 0..1).await?.is_empty())
     }
 
     /// The existing records after number `seq`, for followers of a run. Costs one read of each record that is
@@ -158,7 +158,7 @@ impl Ledger {
 
     /// The existing records after number `range.start`, up to `range.end`.
     async fn news(&self, run: &RunId, range: Range<u64>) -> Result<Vec<Record>, LedgerError> {
-        let mut records = self.known().get(run);
+        let mut records = self.cache().get(run);
         let begin = usize::try_from(range.start).unwrap_or(usize::MAX);
         if records.len() < begin {
             // The earlier records were evicted, or the caller read them elsewhere.
@@ -171,7 +171,7 @@ impl Ledger {
         }
         for seq in records.len() as u64 + 1..=range.end {
             let Some((record, size)) = self.read(run, seq).await? else { break };
-            records = self.known().push(run, records, record, size);
+            records = self.cache().push(run, records, record, size);
         }
         Ok(records[begin..].to_vec())
     }
@@ -239,7 +239,7 @@ impl Ledger {
             Ok(Creation::Exists) | Err(_) => match self.read(&loaded.run, seq).await? {
                 Some((there, _)) if there.nonce == record.nonce => true,
                 Some((there, size)) => {
-                    self.known().push(&loaded.run, Arc::clone(&loaded.records), there, size);
+                    self.cache().push(&loaded.run, Arc::clone(&loaded.records), there, size);
                     false
                 }
                 None => false,
@@ -247,7 +247,7 @@ impl Ledger {
         };
         match created {
             _ if ours || failpoint_is_active("conflict_taken_for_success") => {
-                loaded.records = self.known().push(&loaded.run, loaded.records, record, size);
+                loaded.records = self.cache().push(&loaded.run, loaded.records, record, size);
                 Ok(loaded)
             }
             Err(source) => Err(LedgerError::Store { run: loaded.run, source }.into()),

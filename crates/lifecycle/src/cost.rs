@@ -93,7 +93,7 @@ impl RunState {
 }
 
 /// Maximum cost of a workflow's clusters; `None` without a known price.
-pub fn most(workflow: &model::Workflow) -> Option<Money> {
+pub fn max_cost(workflow: &model::Workflow) -> Option<Money> {
     let cost = workflow.cost.as_ref()?;
     let Some(ClusterSpec::Provisioned(system)) = &workflow.cluster else { return Some(Money::default()) };
     let each = cost.node_hour.for_hours_of(system.nodes(), workflow.limits.lease);

@@ -131,7 +131,7 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
         (_, None) => return Some(Ignored::NotAsked),
         (_, Some(stage)) => {
             let step = stage.of(attempt.check);
-            if !state.wants(step) {
+            if !state.requires(step) {
                 return Some(Ignored::NotAsked);
             }
             let about_money = state.provisions_cluster() && concerns_lease(state, *attempt, fact);

@@ -86,7 +86,7 @@ pub fn evolve(mut state: RunState, record: &Record) -> RunState {
         RecordEntry::TimedOut { stage, attempt } => {
             // The search for bad nodes may be abandoned before it starts.
             let step = stage.of(attempt.check);
-            state.known(step);
+            state.stage_mut(step);
             state.current(step, *attempt, |stage| {
                 stage.end.get_or_insert(AttemptEnd::TimedOut);
             })
@@ -112,7 +112,7 @@ impl RunState {
             _ => {
                 if let Some(stage) = fact.stage() {
                     let step = stage.of(attempt.check);
-                    self.known(step);
+                    self.stage_mut(step);
                     self.current(step, attempt, |state| state.apply_fact(fact, at));
                 }
             }
@@ -165,7 +165,7 @@ impl RunState {
     }
 
     fn open_attempt(&mut self, opened: Step, attempt: Attempt, because: &Failure, at: Timestamp) {
-        self.known(opened);
+        self.stage_mut(opened);
         // The stages after a lost cluster must be repeated as well, each as a new attempt. The logs of earlier checks are
         // collected: those checks are unchanged.
         let repeated: Vec<Step> = self
@@ -174,7 +174,7 @@ impl RunState {
             .filter(|(step, state)| {
                 let begun = state.handle.is_some() || state.end.is_some() || state.since.is_some();
                 let kept = opened.check != step.check || !opened.stage.is_of_check();
-                **step == opened || (begun && !(kept && self.over(step.check)))
+                **step == opened || (begun && !(kept && self.check_has_ended(step.check)))
             })
             .map(|(step, _)| *step)
             .collect();
@@ -195,7 +195,7 @@ impl RunState {
     }
 
     /// Adds an absent step with its first attempt.
-    fn known(&mut self, step: Step) -> &mut StageState {
+    fn stage_mut(&mut self, step: Step) -> &mut StageState {
         self.stages.entry(step).or_insert_with(|| StageState::new(Attempt::first_of(step.check)))
     }
 
@@ -212,7 +212,7 @@ impl RunState {
             self.settled = self.conclusion().map(|conclusion| (conclusion, at));
         }
         let Some(step) = self.current_step() else { return };
-        let state = self.known(step);
+        let state = self.stage_mut(step);
         if state.end.is_some() {
             return; // failed: the next attempt follows
         }

@@ -21,7 +21,7 @@ mod rounds;
 mod soak;
 mod state;
 
-pub use cost::{Usage, most};
+pub use cost::{Usage, max_cost};
 pub use decide::{Decision, Ignored, Input, Occurrence, decide, decide_first};
 pub use evolve::{UnreadableLedger, evolve, fold};
 pub use owed::{Obligation, checkup, job_limit, last_loads, owed, wake};

@@ -48,7 +48,7 @@ pub fn last_loads(state: &RunState) -> Vec<Command> {
     }
     let is_measured = |check: &CheckIndex| state.job_of(*check).is_some() && state.logs_of(*check).is_some();
     let steps = state.checks().filter(is_measured).map(|check| Stage::Results.of(check));
-    let unloaded = steps.filter(|step| state.wants(*step) && !state.ended(*step));
+    let unloaded = steps.filter(|step| state.requires(*step) && !state.ended(*step));
     let load = |step| Some(Command { id: state.command_id(step, Verb::Start), body: start(state, step)? });
     unloaded.filter_map(load).collect()
 }

@@ -27,7 +27,7 @@ impl RunState {
     fn summarized(&self, first: CheckIndex) -> CheckIndex {
         let count = self.workflow.check_count();
         let mut rounds = (0..self.rounds()).map(|round| CheckIndex(first.0 + round * count));
-        let not_passed = |check: &CheckIndex| self.over(*check) && !self.passed(*check);
+        let not_passed = |check: &CheckIndex| self.check_has_ended(*check) && !self.passed(*check);
         rounds.find(not_passed).unwrap_or(CheckIndex(first.0 + (self.rounds() - 1) * count))
     }
 

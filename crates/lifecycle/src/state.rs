@@ -307,7 +307,7 @@ impl RunState {
 
     /// Whether the workflow requires this step. The search for bad nodes is required only after a failed
     /// verdict of its check, or after the last check of a re-test that passed; a skipped check requires nothing.
-    pub fn wants(&self, step: impl Into<Step>) -> bool {
+    pub fn requires(&self, step: impl Into<Step>) -> bool {
         let Step { check, stage } = step.into();
         match stage {
             Stage::Image => check.is_first() && matches!(self.workflow.image, Some(ImageSpec::Build(_))),
@@ -351,12 +351,12 @@ impl RunState {
         let mut needed = earlier.filter(|earlier| needs.iter().any(|need| Some(need) == name(*earlier)));
         needed.any(|needed| {
             let passed = self.verdict_of(needed).is_some_and(|reached| reached.verdict == Verdict::Pass);
-            self.over(needed) && !passed
+            self.check_has_ended(needed) && !passed
         })
     }
 
     /// Whether a check's measurement and verdict have ended, successfully or not.
-    pub(crate) fn over(&self, check: CheckIndex) -> bool {
+    pub(crate) fn check_has_ended(&self, check: CheckIndex) -> bool {
         let job_failed = self.ended(Stage::Job.of(check)) && self.failed(Stage::Job.of(check));
         let without_logs = job_failed && !self.job_began(check);
         let logs_end =
@@ -445,7 +445,7 @@ impl RunState {
         let first = self.last_round().next().unwrap_or_default();
         let unfinished = |step: &Step| {
             let measured = step.stage.is_of_check() && step.stage != Stage::Results;
-            (!measured || step.check >= first) && self.wants(*step)
+            (!measured || step.check >= first) && self.requires(*step)
         };
         for step in self.steps().filter(unfinished) {
             let check = step.check;
@@ -490,7 +490,7 @@ impl RunState {
                 self.end(*step).is_some_and(|end| stops_jobs(step.stage, end))
                     && self.more_jobs_after(step.check)
             };
-            self.wants(*step) && (step.stage != Stage::Locate || stops())
+            self.requires(*step) && (step.stage != Stage::Locate || stops())
         };
         let broken = self.steps().filter(relevant).find_map(|step| {
             let Step { check, stage } = step;
@@ -527,7 +527,7 @@ impl RunState {
         let is_through = |check: CheckIndex| {
             let [logs, locate] = [Stage::Logs.of(check), Stage::Locate.of(check)];
             let judged = self.failed(logs) || self.ended(Stage::Verdict.of(check));
-            let searched = self.ended(locate) || (judged && !self.wants(locate));
+            let searched = self.ended(locate) || (judged && !self.requires(locate));
             self.skipped(check) || (self.ended(logs) && (!searches || searched))
         };
         let loads = self.current_step().is_none_or(|step| step.stage == Stage::Results);

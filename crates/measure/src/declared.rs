@@ -240,7 +240,7 @@ impl ProcessReader {
     }
 
     /// Adds a value, or a metric without value if the program states that it cannot measure.
-    fn found(&mut self, cell: ReadCell<'_>, line: Line<'_>, out: &mut ReadingBuilder) {
+    fn add_metric(&mut self, cell: ReadCell<'_>, line: Line<'_>, out: &mut ReadingBuilder) {
         self.values += 1;
         self.ended = false;
         let rules = self.rules.clone();
@@ -293,10 +293,10 @@ impl ProcessReader {
                 groups,
                 reason: Some("the value is a part of a number"),
             };
-            self.found(cell, line, out);
+            self.add_metric(cell, line, out);
             return true;
         }
-        self.found(ReadCell { value: value.as_str(), unit, groups, reason: None }, line, out);
+        self.add_metric(ReadCell { value: value.as_str(), unit, groups, reason: None }, line, out);
         true
     }
 
@@ -336,7 +336,7 @@ impl ProcessReader {
                 name => groups.push((name, word)),
             }
         }
-        self.found(ReadCell { value, unit, groups, reason: None }, line, out);
+        self.add_metric(ReadCell { value, unit, groups, reason: None }, line, out);
         true
     }
 
@@ -367,7 +367,7 @@ impl ProcessReader {
                 .filter(|(name, _)| *name != "unit")
                 .map(|(name, text)| (*name, &**text))
                 .collect();
-            self.found(ReadCell { value: &text, unit: unit.as_deref(), groups, reason: None }, at, out);
+            self.add_metric(ReadCell { value: &text, unit: unit.as_deref(), groups, reason: None }, at, out);
         });
         if self.values > before { LogEnd::Complete } else { LogEnd::Empty }
     }
@@ -438,7 +438,7 @@ impl Lines for ProcessReader {
                     groups: groups(regex, &captures),
                     reason: Some(line.text.trim()),
                 };
-                self.found(cell, line, out);
+                self.add_metric(cell, line, out);
                 taken = true;
             }
         }

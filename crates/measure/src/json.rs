@@ -488,6 +488,16 @@ mod tests {
     }
 
     #[test]
+    fn an_error_names_its_line() {
+        for (text, error) in [
+            ("{\n \"a\": 1\n}\n\n x\n", "line 11: text follows the JSON document"),
+            ("{\n \"a\": 1\n} {", "line 9: text follows the JSON document"),
+        ] {
+            assert_eq!(Document::parse(text, 7).map(drop), Err(error.to_owned()));
+        }
+    }
+
+    #[test]
     fn a_word_ends_at_its_first_delimiter() {
         for length in 0..30 {
             for end in 0..=u8::MAX {

@@ -182,7 +182,7 @@ fn name_of_test(title: &str, other: String) -> String {
 }
 
 /// The names of columns, which contain single blanks: two blanks or more separate them.
-fn names(header: &str) -> impl Iterator<Item = &str> {
+fn column_names(header: &str) -> impl Iterator<Item = &str> {
     let mut rest = header;
     std::iter::from_fn(move || {
         rest = rest[leading_spaces(rest.as_bytes())..].trim_start_matches(' ');
@@ -204,7 +204,7 @@ impl Osu {
     fn header(&mut self, text: &str) {
         let text = text.trim_start_matches(['#', ' ']);
         self.sized = text.starts_with("Size");
-        let names = names(text).take(COLUMNS);
+        let names = column_names(text).take(COLUMNS);
         let names = names.skip(usize::from(self.sized));
         self.columns.clear();
         self.validated = None;

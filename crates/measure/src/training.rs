@@ -140,7 +140,7 @@ impl Training {
                 "number of skipped iterations" => &SKIPPED,
                 _ => continue,
             };
-            let put = out.put(known).whole();
+            let put = out.put(known).of_whole_job();
             let put = match known.name {
                 name if name == NAN.name || name == SKIPPED.name => put, // totals up to this iteration
                 _ => put.label("iteration", iteration),

@@ -41,7 +41,7 @@ impl Notes {
     }
 
     /// Whether a run with a summary failed.
-    pub(crate) fn went_wrong(&self) -> bool {
+    pub(crate) fn has_failures(&self) -> bool {
         self.failure.is_some() || self.summary_failed
     }
 

@@ -67,7 +67,7 @@ impl Number {
             // Both operands are exact, so a single rounding occurs.
             if exponent < 0 { self.digits as f64 / power } else { self.digits as f64 * power }
         } else {
-            far(self.digits, exponent)
+            parse_slowly(self.digits, exponent)
         };
         if self.negative { -magnitude } else { magnitude }
     }
@@ -143,7 +143,7 @@ fn power(token: &[u8]) -> Option<i32> {
 
 /// Converts values with exponents outside `EXACT` through text: they are rare, so speed does not matter.
 #[cold]
-fn far(digits: u64, exponent: i32) -> f64 {
+fn parse_slowly(digits: u64, exponent: i32) -> f64 {
     format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 

@@ -220,7 +220,7 @@ impl Tables {
             // Messages before the first run belong to it.
             let earlier = (at == 0).then_some(&before);
             let ended = run.conclude(earlier.is_some_and(|notes| notes.failure.is_some()));
-            if ended == LogEnd::Failed || (ended == LogEnd::Complete && run.notes.went_wrong()) {
+            if ended == LogEnd::Failed || (ended == LogEnd::Complete && run.notes.has_failures()) {
                 first_error.consider(run.notes.earliest());
                 first_error.consider(earlier.and_then(Notes::earliest));
             }

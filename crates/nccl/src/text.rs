@@ -86,7 +86,7 @@ impl TextReader {
     /// Ends the log. `damage` describes a problem of the file itself.
     pub(crate) fn finish(mut self, damage: Option<String>) -> Reading {
         for begun in std::mem::take(&mut self.begun) {
-            self.give_up(begun);
+            self.abandon_row(begun);
         }
         self.tables.finish(damage)
     }
@@ -210,23 +210,23 @@ impl TextReader {
     fn replace(&mut self, stream: u64) {
         if let Some(at) = self.begun.iter().position(|begun| begun.stream == stream) {
             let begun = self.begun.swap_remove(at);
-            self.give_up(begun);
+            self.abandon_row(begun);
         }
     }
 
     /// Keeps the measured part of an abandoned row, or counts the row.
-    fn give_up(&mut self, StartedRow { run, partial, .. }: StartedRow) {
+    fn abandon_row(&mut self, StartedRow { run, partial, .. }: StartedRow) {
         let Some(layout) = self.tables.runs[run].layout.clone() else { return };
-        match partial.given_up(&layout) {
+        match partial.into_partial_row(&layout) {
             Some(row) => self.tables.push(run, row),
             None => self.tables.runs[run].table.unmeasured += 1,
         }
     }
 
-    fn give_up_rows_of(&mut self, run: usize) {
+    fn abandon_rows_of(&mut self, run: usize) {
         while let Some(at) = self.begun.iter().position(|begun| begun.run == run) {
             let begun = self.begun.swap_remove(at);
-            self.give_up(begun);
+            self.abandon_row(begun);
         }
     }
 
@@ -332,7 +332,7 @@ impl TextReader {
             _ => {
                 notes.fail(number, show, budget);
                 if let Some(run) = self.tables.open(line.stream, |_| true) {
-                    self.give_up_rows_of(run);
+                    self.abandon_rows_of(run);
                 }
             }
         }
@@ -357,7 +357,7 @@ impl TextReader {
     fn out_of_bounds(&mut self, line: LineParts<'_>, rest: &[u8]) {
         let Some(found) = banner::out_of_bounds(rest) else { return };
         let Some(run) = self.summarised(line.stream, |run| run.table.out_of_bounds.is_none()) else { return };
-        self.give_up_rows_of(run);
+        self.abandon_rows_of(run);
         let run = &mut self.tables.runs[run];
         run.table.out_of_bounds = Some(found);
         run.notes.summary_failed |= !found.ok;
@@ -368,7 +368,7 @@ impl TextReader {
         // Concurrent programs print both lines of a summary before they end.
         let bounded = self.tables.open(line.stream, |run| run.table.out_of_bounds.is_some());
         let Some(run) = bounded.or_else(|| self.summarised(line.stream, |_| true)) else { return };
-        self.give_up_rows_of(run);
+        self.abandon_rows_of(run);
         self.tables.complete(run, found.value);
         self.tables.runs[run].notes.summary_failed |= found.failed;
     }

@@ -81,9 +81,9 @@ pub async fn page(
     let by_name = query.iter().any(|(name, _)| name == "a" || name == "b");
     let mut chosen = selected(query)?;
     let wanted = RunFilter { limit: Some(200), ..RunFilter::default() };
-    let runs = dashboard.view.page(&wanted).await?.runs;
+    let runs = dashboard.run_index.page(&wanted).await?.runs;
     let judged: Vec<_> = runs.iter().filter(|summary| summary.verdict.is_some()).take(RUNS).collect();
-    let mut view = ComparePage {
+    let mut data = ComparePage {
         a: String::new(),
         b: String::new(),
         runs: judged.iter().map(|summary| (summary.run.to_string(), label(summary))).collect(),
@@ -102,10 +102,10 @@ pub async fn page(
         }
         let now = dashboard.clock.now();
         let time = |at: Timestamp| DisplayTime::of(at, now);
-        view.at = Some((time(lines[0].requested_at), time(lines[1].requested_at)));
-        let values = dashboard.view.values(&lines, PATIENCE).await;
+        data.at = Some((time(lines[0].requested_at), time(lines[1].requested_at)));
+        let values = dashboard.run_index.values(&lines, PATIENCE).await;
         if let (Some(a), Some(b)) = (values.of(&lines[0].run), values.of(&lines[1].run)) {
-            view.metrics = changes(a, b);
+            data.metrics = changes(a, b);
         }
         let [a, b] = [&lines[0].run, &lines[1].run];
         match curves(&dashboard, a, b).await? {
@@ -114,23 +114,23 @@ pub async fn page(
                 let part = comparison::part(RunPair { a: a.as_str(), b: b.as_str(), found: &found });
                 // Omit the title of the comparison, because this page already has one.
                 let body = part.split_once("</header>").map(|(_, body)| body.to_owned());
-                view.report = Some(body.unwrap_or(part));
+                data.report = Some(body.unwrap_or(part));
                 // Omit the plateau metrics: the comparison of the curves states the plateau over the sizes that both runs measured.
                 let is_plateau = |key: &CheckMetric| key.check == check && key.name.ends_with(" plateau");
-                view.metrics.retain(|metric| !is_plateau(&metric.key));
-                view.check = check;
+                data.metrics.retain(|metric| !is_plateau(&metric.key));
+                data.check = check;
             }
-            Err(_) if !view.metrics.is_empty() => {}
-            Err(why) => view.problem = Some(why),
+            Err(_) if !data.metrics.is_empty() => {}
+            Err(why) => data.problem = Some(why),
         }
     } else if let [only] = &chosen[..] {
         // With one selected run the page has a form to select the other run; check that the selected run exists.
         parse_run(only)?;
     }
     let mut chosen = chosen.into_iter();
-    view.a = chosen.next().unwrap_or_default();
-    view.b = chosen.next().unwrap_or_default();
-    Ok(frame::page(dashboard.beside_gateway, "Two runs", "compare.html", view))
+    data.a = chosen.next().unwrap_or_default();
+    data.b = chosen.next().unwrap_or_default();
+    Ok(frame::page(dashboard.beside_gateway, "Two runs", "compare.html", data))
 }
 
 fn label(summary: &RunSummary) -> String {
@@ -140,7 +140,7 @@ fn label(summary: &RunSummary) -> String {
 
 async fn summary(dashboard: &Dashboard, run: &str) -> Result<RunSummary, ErrorPage> {
     let run: RunId = parse_run(run)?;
-    let folded = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    let folded = dashboard.run_index.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     Ok(RunSummary::of(&folded.state))
 }
 
@@ -201,14 +201,14 @@ async fn curves(
 
 /// The checks with exactly one table, by name.
 async fn measured(dashboard: &Dashboard, run: &RunId) -> Result<Vec<(Option<String>, Curve)>, ErrorPage> {
-    let state = dashboard.view.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
+    let state = dashboard.run_index.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
     let mut checks: Vec<_> = state.summarized_checks().collect();
     if checks.is_empty() {
         checks.push(CheckIndex::FIRST);
     }
     let mut found = Vec::new();
     for check in checks {
-        let report = dashboard.view.report_of(run, Some(check), ExternalAddresses::default()).await?;
+        let report = dashboard.run_index.report_of(run, Some(check), ExternalAddresses::default()).await?;
         let Some(report) = report else { continue };
         let input = report.input();
         let tables = input.logs.first().map_or(&[][..], |log| &log.reading.tables[..]);

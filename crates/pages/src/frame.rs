@@ -45,9 +45,9 @@ static TEMPLATES: LazyLock<Result<Environment<'static>, minijinja::Error>> = Laz
 });
 
 /// A page: the named template inside the frame, with a link to the gateway's API if it is served at the same origin.
-pub fn page(beside_gateway: bool, title: &str, template: &str, view: impl Serialize) -> Response {
+pub fn page(beside_gateway: bool, title: &str, template: &str, data: impl Serialize) -> Response {
     let rendered = TEMPLATES.as_ref().map_err(|error| format!("{error:#}")).and_then(|templates| {
-        render(templates, beside_gateway, title, template, view).map_err(|error| format!("{error:#}"))
+        render(templates, beside_gateway, title, template, data).map_err(|error| format!("{error:#}"))
     });
     match rendered {
         Ok(page) => answer(StatusCode::OK, page),
@@ -64,9 +64,9 @@ fn render(
     beside_gateway: bool,
     title: &str,
     template: &str,
-    view: impl Serialize,
+    data: impl Serialize,
 ) -> Result<String, minijinja::Error> {
-    let body = templates.get_template(template)?.render(Serde(view))?;
+    let body = templates.get_template(template)?.render(Serde(data))?;
     let version = env!("CARGO_PKG_VERSION");
     templates.get_template("frame.html")?.render(context! { title, body, version, beside_gateway })
 }
@@ -112,8 +112,8 @@ impl From<RunIndexError> for ErrorPage {
 
 impl IntoResponse for ErrorPage {
     fn into_response(self) -> Response {
-        let view = context! { why => self.why };
-        let mut response = page(false, "Burnin", "refusal.html", view);
+        let data = context! { why => self.why };
+        let mut response = page(false, "Burnin", "refusal.html", data);
         *response.status_mut() = self.status;
         response
     }

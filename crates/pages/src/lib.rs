@@ -79,7 +79,7 @@ pub trait Plans: Send + Sync + 'static {
 /// Dependencies of the pages.
 pub struct Dashboard {
     /// Source of all lists and pages of runs.
-    pub view: Arc<RunIndex>,
+    pub run_index: Arc<RunIndex>,
     /// Bucket of the logs.
     pub store: Arc<dyn Store>,
     /// Available workflows.

@@ -52,7 +52,7 @@ pub async fn page(
     Query(LogQuery { q, from }): Query<LogQuery>,
 ) -> Result<Response, ErrorPage> {
     let run = parse_run(&run)?;
-    let logs = dashboard.view.logs(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    let logs = dashboard.run_index.logs(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let none =
         || ErrorPage::not_found(format!("{run} has no log `{log}` yet; the page of the run lists its logs."));
     // Serve only objects named in a manifest.
@@ -68,8 +68,8 @@ pub async fn page(
     let from = from.max(1);
     // With a search the number of earlier lines is unknown, so the previous page begins at the first match.
     let previous = (from > 1).then(|| if q.is_empty() { from.saturating_sub(LINES).max(1) } else { 1 });
-    let view = LogPage { run: run.to_string(), log, q, lines, next, from, previous, raw };
-    Ok(frame::page(dashboard.beside_gateway, &title, "log.html", view))
+    let data = LogPage { run: run.to_string(), log, q, lines, next, from, previous, raw };
+    Ok(frame::page(dashboard.beside_gateway, &title, "log.html", data))
 }
 
 /// Percent-encodes a part of a path.

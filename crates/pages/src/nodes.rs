@@ -62,7 +62,7 @@ pub async fn page(
     Query(query): Query<NodesQuery>,
 ) -> Result<Response, ErrorPage> {
     let cluster = query.cluster.filter(|name| !name.is_empty());
-    let nodes = dashboard.view.nodes(cluster.as_deref(), RUNS).await?;
+    let nodes = dashboard.run_index.nodes(cluster.as_deref(), RUNS).await?;
     let now = dashboard.clock.now();
     let change = |change: &NodeChange| ChangeRow {
         at: DisplayTime::of(change.at, now),
@@ -79,7 +79,7 @@ pub async fn page(
         changes: node.changes.iter().rev().map(change).collect(),
     };
     let (good, others): (Vec<_>, Vec<_>) = nodes.nodes.iter().partition(|node| node.state == NodeState::Good);
-    let view = NodesPage {
+    let data = NodesPage {
         cluster,
         count: nodes.nodes.len(),
         runs: nodes.runs,
@@ -87,7 +87,7 @@ pub async fn page(
         nodes: others.into_iter().map(row).collect(),
         good: good.into_iter().map(row).collect(),
     };
-    Ok(frame::page(dashboard.beside_gateway, "Nodes", "nodes.html", view))
+    Ok(frame::page(dashboard.beside_gateway, "Nodes", "nodes.html", data))
 }
 
 const fn tone(state: NodeState) -> &'static str {

@@ -77,7 +77,7 @@ pub async fn lines(
     Query(OutputFrom { after, job: known }): Query<OutputFrom>,
 ) -> Result<Response, ErrorPage> {
     let run = parse_run(&run)?;
-    let state = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?.state;
+    let state = dashboard.run_index.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?.state;
     let source = dashboard
         .output
         .as_ref()

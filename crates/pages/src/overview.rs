@@ -146,7 +146,7 @@ impl ListedRun {
             by,
             cause: summary.trigger.to_string(),
             requested: DisplayTime::of(summary.requested_at, now),
-            took: end.map(|end| report::took(end.since(summary.requested_at))),
+            took: end.map(|end| report::duration(end.since(summary.requested_at))),
             stage: summary.stage.map(|stage| stage.to_string()),
             value: ShownValue::of(values.of(&summary.run)),
             judged: summary.verdict.is_some(),
@@ -161,10 +161,10 @@ pub async fn page(
 ) -> Result<Response, ErrorPage> {
     let wanted = filters.wanted()?;
     let page = match filters.q.trim() {
-        "" => dashboard.view.page(&wanted).await?,
-        text => dashboard.view.search(&wanted, text).await?,
+        "" => dashboard.run_index.page(&wanted).await?,
+        text => dashboard.run_index.search(&wanted, text).await?,
     };
-    let all = dashboard.view.all().await?;
+    let all = dashboard.run_index.all().await?;
     let (plans, problem) = match dashboard.plans.plans().await {
         Ok(plans) => (plans, None),
         Err(why) => (Vec::new(), Some(why)),
@@ -172,7 +172,7 @@ pub async fn page(
     let warnings = dashboard.plans.warnings().await;
     let now = dashboard.clock.now();
     let valued = nights::valued(&all, now).into_iter().chain(&page.runs);
-    let values = dashboard.view.values(valued, PATIENCE).await;
+    let values = dashboard.run_index.values(valued, PATIENCE).await;
     // Look up each name before inserting it: `collect` would sort one name for each run.
     let mut workflows = BTreeSet::new();
     for summary in &all {
@@ -181,7 +181,7 @@ pub async fn page(
         }
     }
     let open = all.iter().filter(|summary| summary.state == run_index::RunStatus::Open).take(OPEN);
-    let view = OverviewPage {
+    let data = OverviewPage {
         dates: nights::dates(now),
         rows: nights::rows(&all, &values, &plans, now),
         open: open.map(|summary| ListedRun::of(summary, &values, now)).collect(),
@@ -202,7 +202,7 @@ pub async fn page(
         empty: all.is_empty(),
         beside_gateway: dashboard.beside_gateway,
     };
-    Ok(frame::page(dashboard.beside_gateway, "Burnin", "overview.html", view))
+    Ok(frame::page(dashboard.beside_gateway, "Burnin", "overview.html", data))
 }
 
 /// `GET /changes`: an event when a run started, advanced or ended, or the errors of workflow files changed.
@@ -216,7 +216,7 @@ fn stream(dashboard: Arc<Dashboard>) -> impl Stream<Item = Result<Event, Infalli
     let looks = stream::unfold((dashboard, wanted, None), async |(dashboard, wanted, known)| {
         loop {
             // An unavailable store reports no change.
-            if let Ok(page) = dashboard.view.page(&wanted).await {
+            if let Ok(page) = dashboard.run_index.page(&wanted).await {
                 let shown = (page.runs, dashboard.plans.problems().await, dashboard.plans.warnings().await);
                 if known.as_ref() != Some(&shown) {
                     let first = known.is_none();

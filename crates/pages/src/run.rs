@@ -89,14 +89,14 @@ pub async fn page(
         None => None,
     };
     let addresses = ExternalAddresses { warehouse: dashboard.warehouse.clone(), report: None };
-    let report = dashboard.view.report_of(&run, check, addresses).await?;
+    let report = dashboard.run_index.report_of(&run, check, addresses).await?;
     let report = report.ok_or_else(|| ErrorPage::no_run(&run))?;
     let state = &report.state;
     // A damaged manifest must not hide the rest of the page.
-    let files = dashboard.view.logs(&run).await.ok().flatten().unwrap_or_default().files;
+    let files = dashboard.run_index.logs(&run).await.ok().flatten().unwrap_or_default().files;
     let mut logs: Vec<_> =
         files.into_iter().map(|log| (log.file.name, report::size(log.file.size_bytes))).collect();
-    let mut curves = dashboard.view.curves(&run).await?;
+    let mut curves = dashboard.run_index.curves(&run).await?;
     if check.is_some_and(|check| check != state.shown_check()) {
         // The curves belong to the most severe check.
         curves.clear();
@@ -105,12 +105,12 @@ pub async fn page(
     logs.truncate(LOGS);
     let same =
         RunFilter { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..RunFilter::default() };
-    let earlier = dashboard.view.page(&same).await?.runs;
+    let earlier = dashboard.run_index.page(&same).await?.runs;
     let before = earlier.iter().filter(|summary| summary.requested_at < state.requested_at);
     let before: Vec<_> = before.filter(|summary| summary.verdict.is_some()).take(20).collect();
     let own =
         earlier.iter().find(|summary| summary.run == run).cloned().unwrap_or_else(|| RunSummary::of(state));
-    let values = dashboard.view.values(before.iter().copied().chain([&own]), PATIENCE).await;
+    let values = dashboard.run_index.values(before.iter().copied().chain([&own]), PATIENCE).await;
     let own_values = values.of(&run);
     // Compare with earlier values of the check that is shown.
     let key = own_values.and_then(|own| {
@@ -149,7 +149,7 @@ pub async fn page(
         Some(check) if step.stage.is_of_check() => format!("{} of {}", step.stage, check.name),
         _ => step.stage.to_string(),
     });
-    let view = RunPageData {
+    let data = RunPageData {
         run: run.to_string(),
         workflow: name.clone(),
         place: nights::cluster_name(&own).to_owned(),
@@ -174,7 +174,7 @@ pub async fn page(
         more_logs,
         earlier: earlier.collect(),
     };
-    Ok(frame::page(dashboard.beside_gateway, run.as_str(), "run.html", view))
+    Ok(frame::page(dashboard.beside_gateway, run.as_str(), "run.html", data))
 }
 
 /// Whether the run is the pinned reference of the workflow. An unreadable pin hides only the form.
@@ -190,7 +190,7 @@ async fn is_pinned(dashboard: &Dashboard, workflow: &str, run: &RunId) -> bool {
 }
 
 async fn position(dashboard: &Dashboard, run: &RunId, name: &str) -> Result<CheckIndex, ErrorPage> {
-    let state = dashboard.view.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
+    let state = dashboard.run_index.folded(run).await?.ok_or_else(|| ErrorPage::no_run(run))?.state;
     state.check_named(name).ok_or_else(|| {
         ErrorPage::not_found(format!("Run {run} has no check {name}. The page of the run lists its checks."))
     })
@@ -214,9 +214,9 @@ pub async fn changes(
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ErrorPage> {
     let run = parse_run(&run)?;
-    dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    dashboard.run_index.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
-    let steps = dashboard.view.follow(run, last.unwrap_or(after));
+    let steps = dashboard.run_index.follow(run, last.unwrap_or(after));
     let steps = steps.filter_map(async |step| {
         let step = step.inspect_err(|error| tracing::warn!("{}", service::worker::chain(&error))).ok()?;
         Some(Event::default().id(step.seq.to_string()).event("record").data("{}"))

@@ -165,7 +165,7 @@ pub async fn page(
     if !query.days.is_empty() && !RANGES.iter().any(|(name, _)| *name == query.days) {
         return Err(ErrorPage::bad_request("days: expected 7, 30, 90 or all."));
     }
-    let all = dashboard.view.all().await?;
+    let all = dashboard.run_index.all().await?;
     let systems = nights::systems(&all);
     let mut places: Vec<_> = systems.iter().filter(|((name, _), _)| *name == workflow).collect();
     // The cluster of the newest run comes first.
@@ -198,7 +198,7 @@ pub async fn page(
     let before =
         summaries.iter().filter(|summary| !inside(summary)).find(|summary| summary.verdict.is_some());
     let shown = &judged[..judged.len().min(RUNS)];
-    let values = dashboard.view.values(shown.iter().chain(before).copied(), PATIENCE).await;
+    let values = dashboard.run_index.values(shown.iter().chain(before).copied(), PATIENCE).await;
     let range = (
         first.or(judged.last().map(|summary| summary.requested_at)).unwrap_or(now),
         // Without a range the axis ends at the last run.
@@ -219,7 +219,7 @@ pub async fn page(
     };
     let latest = summaries.iter().find(|summary| summary.verdict.is_some());
     let startable = dashboard.plans.plans().await.unwrap_or_default();
-    let view = SystemPage {
+    let data = SystemPage {
         place,
         others: places.iter().map(|((_, place), _)| *place).filter(|other| other != place).collect(),
         ranges: RANGES.iter().map(|(name, _)| *name).collect(),
@@ -240,7 +240,7 @@ pub async fn page(
         workflow: workflow.clone(),
         query,
     };
-    Ok(frame::page(dashboard.beside_gateway, &workflow, "system.html", view))
+    Ok(frame::page(dashboard.beside_gateway, &workflow, "system.html", data))
 }
 
 fn counts(summaries: &[&RunSummary]) -> Vec<(String, usize)> {

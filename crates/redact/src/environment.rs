@@ -34,12 +34,12 @@ const NAME: usize = 256;
 pub(crate) const BEGINS: &str = "\"env\"";
 
 /// Length of a block's beginning, to its `[`; `None` if the key is not followed by a list.
-pub(crate) fn begins(view: &StreamWindow<'_>) -> Result<Option<usize>, Undecided> {
+pub(crate) fn begins(window: &StreamWindow<'_>) -> Result<Option<usize>, Undecided> {
     let blank = |byte: u8| byte.is_ascii_whitespace();
     let mut at = BEGINS.len();
     for wanted in [b':', b'['] {
-        at += view.run(at, 64, blank)?;
-        if view.byte(at)? != Some(wanted) {
+        at += window.run(at, 64, blank)?;
+        if window.byte(at)? != Some(wanted) {
             return Ok(None);
         }
         at += 1;
@@ -62,11 +62,11 @@ pub(crate) enum EnvironmentText {
 }
 
 /// Treatment of the string whose opening quote is at this position.
-pub(crate) fn text(view: &StreamWindow<'_>) -> Result<EnvironmentText, Undecided> {
-    let name = view.run(1, NAME, |byte| !matches!(byte, b'=' | b'"' | b'\\' | b'\n'))?;
-    let assigns = name < NAME && view.byte(1 + name)? == Some(b'=');
+pub(crate) fn text(window: &StreamWindow<'_>) -> Result<EnvironmentText, Undecided> {
+    let name = window.run(1, NAME, |byte| !matches!(byte, b'=' | b'"' | b'\\' | b'\n'))?;
+    let assigns = name < NAME && window.byte(1 + name)? == Some(b'=');
     let nothing_to_hide = if assigns {
-        allowed(&view.rest(1)[..name]) || matches!(view.byte(name + 2)?, Some(b'"') | None)
+        allowed(&window.rest(1)[..name]) || matches!(window.byte(name + 2)?, Some(b'"') | None)
     } else {
         name < NAME
     };
@@ -76,7 +76,7 @@ pub(crate) fn text(view: &StreamWindow<'_>) -> Result<EnvironmentText, Undecided
     }
     let mut at = 1;
     loop {
-        match view.byte(at)? {
+        match window.byte(at)? {
             Some(b'\\') => at += 2,
             Some(b'"' | b'\n') => return Ok(EnvironmentText::Open { length: at - 1 }),
             Some(_) => at += 1,

@@ -85,16 +85,16 @@ impl EncodedForm {
     }
 
     /// Length of the value at this position; `None` without a match.
-    pub(crate) fn at(&self, view: &StreamWindow<'_>) -> Result<Option<usize>, Undecided> {
+    pub(crate) fn at(&self, window: &StreamWindow<'_>) -> Result<Option<usize>, Undecided> {
         let (mut at, mut matched) = (0, 0);
         while matched < self.text.len() {
-            match view.byte(at)? {
+            match window.byte(at)? {
                 Some(byte) if byte == self.text[matched] => matched += 1,
                 Some(b'\n' | b'\r') if self.between != Separator::Nothing && matched > 0 => {}
                 Some(b' ' | b':') if self.between == Separator::Dump && matched > 0 => {}
                 Some(0x1b) if self.between == Separator::LinesAndColours && matched > 0 => {
                     // An escape sequence consists of `ESC [`, parameters and one letter.
-                    let parameters = view.run(at + 2, SEQUENCE, |byte| matches!(byte, b' '..=b'?'))?;
+                    let parameters = window.run(at + 2, SEQUENCE, |byte| matches!(byte, b' '..=b'?'))?;
                     at += 2 + parameters;
                 }
                 _ => return Ok(None),

@@ -153,7 +153,7 @@ impl Redactor {
 
     fn remove_rest(&mut self, rest: SecretRest, ends: bool, out: &mut Vec<u8>) -> bool {
         let bytes = &self.buffer[self.passed..];
-        match rest.over(bytes, ends) {
+        match rest.scan(bytes, ends) {
             RemovedRest::All(rest) => {
                 self.passed = self.buffer.len();
                 self.mode = Mode::SecretRest(rest);

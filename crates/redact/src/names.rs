@@ -61,23 +61,23 @@ fn line(byte: u8) -> bool {
 }
 
 /// A quotation mark, possibly escaped by backslashes: its length and kind.
-fn quote(view: &StreamWindow<'_>, at: usize) -> Result<Option<(usize, u8)>, Undecided> {
-    let slashes = view.run(at, 8, |byte| byte == b'\\')?;
-    let mark = view.byte(at + slashes)?.filter(|byte| matches!(byte, b'"' | b'\''));
+fn quote(window: &StreamWindow<'_>, at: usize) -> Result<Option<(usize, u8)>, Undecided> {
+    let slashes = window.run(at, 8, |byte| byte == b'\\')?;
+    let mark = window.byte(at + slashes)?.filter(|byte| matches!(byte, b'"' | b'\''));
     Ok(mark.map(|mark| (slashes + 1, mark)))
 }
 
 /// The value assigned to a name whose last `length` bytes are at this position.
-pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
-    let quoted = quote(view, length)?;
+pub(crate) fn assignment(window: &StreamWindow<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
+    let quoted = quote(window, length)?;
     let mut at = length + quoted.map_or(0, |(bytes, _)| bytes);
-    let flag = is_flag(view.behind());
-    let spaces = view.run(at, SPACES, blank)?;
-    let separator = view.byte(at + spaces)?;
+    let flag = is_flag(window.behind());
+    let spaces = window.run(at, SPACES, blank)?;
+    let separator = window.byte(at + spaces)?;
     match separator {
         // The name is followed by `>`: an XML element such as `<SecretAccessKey>value</SecretAccessKey>`.
-        Some(b'>') if spaces == 0 && is_element(view.behind()) => {
-            let value = view.run(at + 1, 4, |byte| byte != b'<' && word(byte))?;
+        Some(b'>') if spaces == 0 && is_element(window.behind()) => {
+            let value = window.run(at + 1, 4, |byte| byte != b'<' && word(byte))?;
             let hit = Hit::new(
                 SecretKind::Assignment,
                 at + 1,
@@ -87,24 +87,24 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
             return Ok((value == 4).then_some(hit));
         }
         // `::` separates the parts of a path.
-        Some(b':') if view.byte(at + spaces + 1)? == Some(b':') => return Ok(None),
+        Some(b':') if window.byte(at + spaces + 1)? == Some(b':') => return Ok(None),
         Some(b'=' | b':') => at += spaces + 1,
         Some(b',') if flag && quoted.is_some() => at += spaces + 1,
         Some(byte) if flag && spaces > 0 && byte != b'-' => {}
         _ => return Ok(None),
     }
-    at += view.run(at, SPACES, blank)?;
+    at += window.run(at, SPACES, blank)?;
     // A private key is redacted up to its own end line; `***` and the redacted password of a command contain no secret.
     for begins in [&b"-----BEGIN "[..], b"***", b"[redacted:command"] {
-        if view.has_text(at, begins)? {
+        if window.has_text(at, begins)? {
             return Ok(None);
         }
     }
-    let Some((bytes, mark)) = quote(view, at)? else {
-        if quoted.is_some() || trivial(view, at)? {
+    let Some((bytes, mark)) = quote(window, at)? else {
+        if quoted.is_some() || trivial(window, at)? {
             return Ok(None); // a JSON number, list or object, or a harmless setting
         }
-        let whole_line = at == length + 1 && begins_line(view.behind());
+        let whole_line = at == length + 1 && begins_line(window.behind());
         return Ok(Some(Hit::new(
             SecretKind::Assignment,
             at,
@@ -113,19 +113,20 @@ pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Optio
         )));
     };
     let value = at + bytes;
-    if trivial(view, value)? {
+    if trivial(window, value)? {
         return Ok(None);
     }
     Ok(Some(Hit::new(SecretKind::Assignment, value, 0, SecretRest::Quoted { mark, open: bytes - 1, run: 0 })))
 }
 
 /// Whether the value is empty, a switch or a short number: such values are settings, not secrets.
-fn trivial(view: &StreamWindow<'_>, at: usize) -> Result<bool, Undecided> {
+fn trivial(window: &StreamWindow<'_>, at: usize) -> Result<bool, Undecided> {
     let length =
-        view.run(at, 8, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+'))?;
-    let value = &view.rest(at)[..length];
-    let ends =
-        view.byte(at + length)?.is_none_or(|byte| !word(byte) || matches!(byte, b',' | b';' | b')' | b'\\'));
+        window.run(at, 8, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+'))?;
+    let value = &window.rest(at)[..length];
+    let ends = window
+        .byte(at + length)?
+        .is_none_or(|byte| !word(byte) || matches!(byte, b',' | b';' | b')' | b'\\'));
     let literals = ["", "true", "false", "null", "none", "yes", "no", "on", "off"];
     let is_literal = literals.iter().any(|literal| value.eq_ignore_ascii_case(literal.as_bytes()));
     Ok(ends && length < 8 && (is_literal || value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')))
@@ -164,10 +165,10 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 9] = [
 const COMMAND: usize = 1 << 10;
 
 /// A password among the arguments of the command at this position.
-pub(crate) fn command(view: &StreamWindow<'_>, command: usize) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn command(window: &StreamWindow<'_>, command: usize) -> Result<Option<Hit>, Undecided> {
     let (name, flags) = COMMANDS[command];
-    let length = view.run(name.len(), COMMAND, line)?;
-    let text = &view.rest(name.len())[..length];
+    let length = window.run(name.len(), COMMAND, line)?;
+    let text = &window.rest(name.len())[..length];
     for flag in flags {
         // A flag is recognized only at the beginning of an argument.
         let found = memchr::memmem::find_iter(text, flag.as_bytes());
@@ -209,15 +210,15 @@ fn begins_line(behind: &[u8]) -> bool {
 }
 
 /// A header, up to the end of its line or quotation.
-pub(crate) fn header(view: &StreamWindow<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
-    let mut at = length + quote(view, length)?.map_or(0, |(bytes, _)| bytes);
-    if !matches!(view.byte(at)?, Some(b':' | b'=')) {
+pub(crate) fn header(window: &StreamWindow<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
+    let mut at = length + quote(window, length)?.map_or(0, |(bytes, _)| bytes);
+    if !matches!(window.byte(at)?, Some(b':' | b'=')) {
         return Ok(None);
     }
     at += 1;
-    at += view.run(at, SPACES, blank)?;
-    at += quote(view, at)?.map_or(0, |(bytes, _)| bytes);
-    let some = view.run(at, 1, in_header)? > 0;
+    at += window.run(at, SPACES, blank)?;
+    at += quote(window, at)?.map_or(0, |(bytes, _)| bytes);
+    let some = window.run(at, 1, in_header)? > 0;
     Ok(some.then(|| Hit::new(SecretKind::Header, at, 0, SecretRest::While(in_header))))
 }
 
@@ -228,23 +229,23 @@ fn in_header(byte: u8) -> bool {
 /// Beginning of a bearer token, case-insensitive.
 pub(crate) const BEARER: &str = "bearer ";
 
-pub(crate) fn bearer(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn bearer(window: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let class = |byte: u8| byte.is_ascii_alphanumeric() || b"._~+/=-".contains(&byte);
     // Words in prose are shorter, or have no digit.
-    let length = view.run(BEARER.len(), 64, class)?;
-    let text = &view.rest(BEARER.len())[..length];
+    let length = window.run(BEARER.len(), 64, class)?;
+    let text = &window.rest(BEARER.len())[..length];
     let token = length >= 16 && (length == 64 || text.iter().any(u8::is_ascii_digit));
     Ok(token.then(|| Hit::new(SecretKind::BearerToken, BEARER.len(), 0, SecretRest::While(class))))
 }
 
 /// The password in `scheme://user:password@host`, or a user with the length of a token.
-pub(crate) fn url(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn url(window: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let class = |byte: u8| word(byte) && !matches!(byte, b'/' | b'@' | b'<' | b'>' | b'?' | b'#' | b'\\');
-    let length = view.run(3, USER, class)?;
-    if length == USER || view.byte(3 + length)? != Some(b'@') {
+    let length = window.run(3, USER, class)?;
+    if length == USER || window.byte(3 + length)? != Some(b'@') {
         return Ok(None);
     }
-    let user = &view.rest(3)[..length];
+    let user = &window.rest(3)[..length];
     if user.starts_with(b"[") {
         return Ok(None); // already redacted
     }

@@ -152,33 +152,33 @@ impl Rules {
     pub(crate) fn decide(
         &self,
         pattern: usize,
-        view: &StreamWindow<'_>,
+        window: &StreamWindow<'_>,
     ) -> Result<Option<ScanMatch>, Undecided> {
         for rule in &self.by_pattern[pattern] {
             let hit = match *rule {
                 RedactionRule::Known(form) => self.known[form]
-                    .at(view)?
+                    .at(window)?
                     .map(|length| Hit::new(SecretKind::KnownValue, 0, length, SecretRest::Nothing)),
-                RedactionRule::PrivateKey => tokens::private_key(view)?,
-                RedactionRule::Jwt => tokens::jwt(view)?,
-                RedactionRule::Token(token) => TOKENS[token].at(view)?,
-                RedactionRule::Base64(token, shift) => TOKENS[token].at_in_base64(shift, view)?,
-                RedactionRule::PrivateKeyInBase64(shift) => tokens::private_key_in_base64(shift, view)?,
-                RedactionRule::Environment => match environment::begins(view)? {
+                RedactionRule::PrivateKey => tokens::private_key(window)?,
+                RedactionRule::Jwt => tokens::jwt(window)?,
+                RedactionRule::Token(token) => TOKENS[token].at(window)?,
+                RedactionRule::Base64(token, shift) => TOKENS[token].at_in_base64(shift, window)?,
+                RedactionRule::PrivateKeyInBase64(shift) => tokens::private_key_in_base64(shift, window)?,
+                RedactionRule::Environment => match environment::begins(window)? {
                     Some(length) => return Ok(Some(ScanMatch::Environment(length))),
                     None => None,
                 },
-                RedactionRule::Header(length) => names::header(view, length)?,
-                RedactionRule::Assignment(length) => names::assignment(view, length)?,
-                RedactionRule::Bearer => names::bearer(view)?,
-                RedactionRule::Url => names::url(view)?,
-                RedactionRule::KeyBody(begins) => tokens::key_body(view, begins)?,
-                RedactionRule::Command(command) => names::command(view, command)?,
+                RedactionRule::Header(length) => names::header(window, length)?,
+                RedactionRule::Assignment(length) => names::assignment(window, length)?,
+                RedactionRule::Bearer => names::bearer(window)?,
+                RedactionRule::Url => names::url(window)?,
+                RedactionRule::KeyBody(begins) => tokens::key_body(window, begins)?,
+                RedactionRule::Command(command) => names::command(window, command)?,
             };
             if let Some(mut hit) = hit {
                 // A known value may be longer than the match of the rule: remove all of it.
                 for form in &self.known {
-                    if let Some(length) = form.at(&view.on(hit.keep))? {
+                    if let Some(length) = form.at(&window.on(hit.keep))? {
                         hit.skip = hit.skip.max(length);
                     }
                 }

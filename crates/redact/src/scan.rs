@@ -58,7 +58,7 @@ pub(crate) enum RemovedRest {
 }
 
 impl SecretRest {
-    pub(crate) fn over(self, bytes: &[u8], ends: bool) -> RemovedRest {
+    pub(crate) fn scan(self, bytes: &[u8], ends: bool) -> RemovedRest {
         match self {
             Self::Nothing => RemovedRest::End(0, 0),
             Self::While(class) => match bytes.iter().position(|byte| !class(*byte)) {

@@ -97,12 +97,12 @@ fn pem(byte: u8) -> bool {
 }
 
 impl TokenPattern {
-    pub(crate) fn at(&self, view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
+    pub(crate) fn at(&self, window: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
         let begins = self.begins.as_bytes();
-        if !view.has_text(0, begins)? || self.alone && !apart(view.behind()) {
+        if !window.has_text(0, begins)? || self.alone && !is_at_word_boundary(window.behind()) {
             return Ok(None);
         }
-        let long = view.run(begins.len(), self.least, self.class)? == self.least;
+        let long = window.run(begins.len(), self.least, self.class)? == self.least;
         Ok(long.then(|| Hit::new(self.kind, 0, begins.len(), SecretRest::While(self.class))))
     }
 
@@ -116,9 +116,9 @@ impl TokenPattern {
     pub(crate) fn at_in_base64(
         &self,
         shift: usize,
-        view: &StreamWindow<'_>,
+        window: &StreamWindow<'_>,
     ) -> Result<Option<Hit>, Undecided> {
-        let Some(bytes) = decoded(view, shift, encoded(self.begins, shift).as_bytes())? else {
+        let Some(bytes) = decoded(window, shift, encoded(self.begins, shift).as_bytes())? else {
             return Ok(None);
         };
         // The first decoded letter is incomplete, because some of its bits precede the anchor.
@@ -133,20 +133,20 @@ impl TokenPattern {
 pub(crate) const PEM: &str = "-----BEGIN ";
 
 /// A block with a private key, up to its end if the lookahead includes the end.
-pub(crate) fn private_key(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
-    let label = view.run(PEM.len(), 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
-    let named = memchr::memmem::find(&view.rest(PEM.len())[..label], b"PRIVATE KEY").is_some();
-    if !named || !view.has_text(0, PEM.as_bytes())? || !view.has_text(PEM.len() + label, b"-----")? {
+pub(crate) fn private_key(window: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
+    let label = window.run(PEM.len(), 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
+    let named = memchr::memmem::find(&window.rest(PEM.len())[..label], b"PRIVATE KEY").is_some();
+    if !named || !window.has_text(0, PEM.as_bytes())? || !window.has_text(PEM.len() + label, b"-----")? {
         return Ok(None);
     }
     let body = PEM.len() + label + 5;
-    let length = match memchr::memmem::find(view.rest(body), b"-----END ") {
+    let length = match memchr::memmem::find(window.rest(body), b"-----END ") {
         Some(end) => {
             let end = body + end + 9;
-            let label = view.run(end, 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
-            end + label + view.run(end + label, 5, |byte| byte == b'-')?
+            let label = window.run(end, 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
+            end + label + window.run(end + label, 5, |byte| byte == b'-')?
         }
-        None if view.whole() => {
+        None if window.whole() => {
             return Ok(Some(Hit::new(SecretKind::PrivateKey, 0, body, SecretRest::While(pem))));
         }
         None => return Err(Undecided),
@@ -161,15 +161,15 @@ pub(crate) const KEY_BODIES: [&str; 5] =
     ["MHcCAQEE", "MIGHAgEAMBM", "MC4CAQAwBQYDK2Vw", "b3BlbnNzaC1rZXktdjEA", "MII"];
 
 /// The body of a private key without its first line.
-pub(crate) fn key_body(view: &StreamWindow<'_>, begins: &str) -> Result<Option<Hit>, Undecided> {
-    if !view.has_text(0, begins.as_bytes())? || !apart(view.behind()) {
+pub(crate) fn key_body(window: &StreamWindow<'_>, begins: &str) -> Result<Option<Hit>, Undecided> {
+    if !window.has_text(0, begins.as_bytes())? || !is_at_word_boundary(window.behind()) {
         return Ok(None);
     }
     // Certificates also begin with `MII`, and are public.
-    if begins == "MII" && !view.has_text(6, b"IBADAN")? && !view.has_text(6, b"IBAAKC")? {
+    if begins == "MII" && !window.has_text(6, b"IBADAN")? && !window.has_text(6, b"IBAAKC")? {
         return Ok(None);
     }
-    let long = view.run(0, 40, base64)? == 40;
+    let long = window.run(0, 40, base64)? == 40;
     Ok(long.then(|| Hit::new(SecretKind::PrivateKey, 0, begins.len(), SecretRest::While(pem))))
 }
 
@@ -179,21 +179,24 @@ pub(crate) fn pem_in_base64(shift: usize) -> String {
 }
 
 /// A private key's block within base64.
-pub(crate) fn private_key_in_base64(shift: usize, view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
-    let bytes = decoded(view, shift, pem_in_base64(shift).as_bytes())?;
+pub(crate) fn private_key_in_base64(
+    shift: usize,
+    window: &StreamWindow<'_>,
+) -> Result<Option<Hit>, Undecided> {
+    let bytes = decoded(window, shift, pem_in_base64(shift).as_bytes())?;
     let named = bytes.is_some_and(|bytes| memchr::memmem::find(&bytes, b"PRIVATE KEY-----").is_some());
     Ok(named.then(|| Hit::new(SecretKind::PrivateKey, 0, 1, SecretRest::While(pem))))
 }
 
 /// A JSON Web Token: three parts separated by dots, the first of which is a JSON object.
-pub(crate) fn jwt(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
-    if !view.has_text(0, b"eyJ")? {
+pub(crate) fn jwt(window: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
+    if !window.has_text(0, b"eyJ")? {
         return Ok(None);
     }
     let mut at = 0;
     for _ in 0..2 {
-        let part = view.run(at, AHEAD, dashed)?;
-        if part < 8 || view.byte(at + part)? != Some(b'.') {
+        let part = window.run(at, AHEAD, dashed)?;
+        if part < 8 || window.byte(at + part)? != Some(b'.') {
             return Ok(None);
         }
         at += part + 1;
@@ -202,7 +205,7 @@ pub(crate) fn jwt(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
 }
 
 /// Whether the text starts at a word boundary. The last byte of an escape sequence is not a word character.
-fn apart(behind: &[u8]) -> bool {
+fn is_at_word_boundary(behind: &[u8]) -> bool {
     match behind {
         [.., b'\\', b'n' | b'r' | b't'] => true,
         [.., b'%', high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => true,
@@ -221,13 +224,13 @@ fn encoded(text: &str, shift: usize) -> String {
 
 /// Decodes the base64 at this position, as if the shifted bytes before it were zero; `None` unless it begins
 /// with `anchor`.
-fn decoded(view: &StreamWindow<'_>, shift: usize, anchor: &[u8]) -> Result<Option<Vec<u8>>, Undecided> {
-    if !view.has_text(0, anchor)? {
+fn decoded(window: &StreamWindow<'_>, shift: usize, anchor: &[u8]) -> Result<Option<Vec<u8>>, Undecided> {
+    if !window.has_text(0, anchor)? {
         return Ok(None);
     }
-    let length = view.run(0, 128, |byte| byte != b'=' && base64(byte))?;
+    let length = window.run(0, 128, |byte| byte != b'=' && base64(byte))?;
     let mut text = vec![b'A'; [0, 2, 3][shift]];
-    text.extend_from_slice(&view.rest(0)[..length]);
+    text.extend_from_slice(&window.rest(0)[..length]);
     for byte in &mut text {
         *byte = match *byte {
             b'-' => b'+',

@@ -233,9 +233,9 @@ struct ComparisonPage<'a> {
 /// A self-contained page without external requests.
 #[must_use]
 pub fn html(pair: RunPair<'_>) -> String {
-    let view = page(pair);
-    let title = format!("{} · {}", view.word, text::shortened(pair.b, VALUE));
-    render::page(&title, TEMPLATE, view)
+    let data = page(pair);
+    let title = format!("{} · {}", data.word, text::shortened(pair.b, VALUE));
+    render::page(&title, TEMPLATE, data)
 }
 
 /// The page's content, for embedding in a page with the style [`crate::CSS`].

@@ -221,7 +221,7 @@ pub fn subtitle(input: &ReportInput<'_>) -> String {
 pub fn subtitle_with(input: &ReportInput<'_>, time: impl Fn(Timestamp) -> String) -> String {
     if let Some(run) = input.run {
         let state = run.state;
-        let took = text::took(state.recorded_at.since(state.requested_at));
+        let took = text::duration(state.recorded_at.since(state.requested_at));
         return format!("{}, {}, {}, {took}", state.workflow.name, state.trigger, time(state.requested_at));
     }
     let criteria = input.standard.criteria.map(|criteria| format!("the criteria {}", criteria.name));

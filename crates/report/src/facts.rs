@@ -149,10 +149,10 @@ pub fn costs(input: &ReportInput<'_>) -> Vec<NamedValue> {
     let detail = |name, value| NamedValue { name, value, code: false, time: None };
     let held = format!(
         "{} of {}, {node_hours:.2} node hours",
-        text::took(usage.held),
+        text::duration(usage.held),
         text::count(usage.nodes, "node")
     );
-    let idle = format!("{}, {part:.0} % of it", text::took(usage.idle()));
+    let idle = format!("{}, {part:.0} % of it", text::duration(usage.idle()));
     let spent = spent(&run).map(|spent| detail("spent", spent));
     [detail("clusters held", held), detail("idle", idle)].into_iter().chain(spent).collect()
 }

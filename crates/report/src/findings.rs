@@ -47,7 +47,7 @@ pub struct ReportNote {
 
 /// The reasons of the verdict, most severe first.
 pub fn reasons<'a>(input: &ReportInput<'a>) -> &'a [Reason] {
-    match (input.whole(), input.run.and_then(ReportedRun::recorded_verdict)) {
+    match (input.full_judgement(), input.run.and_then(ReportedRun::recorded_verdict)) {
         (Some(judgement), _) => &judgement.reasons,
         (None, Some(reached)) => &reached.reasons,
         (None, None) => &[],
@@ -153,7 +153,7 @@ pub fn notes(input: &ReportInput<'_>) -> Vec<ReportNote> {
         notes.extend(state.current_step().map(|step| now(state, step)));
     }
     if state.settled.is_some() {
-        notes.extend(held(state));
+        notes.extend(held_clusters(state));
     }
     // The end of a job that is cancelled because of its timeout is expected.
     let is_unexpected = |end: &Option<AttemptEnd>| !matches!(end, Some(AttemptEnd::TimedOut));
@@ -284,7 +284,7 @@ fn now(state: &RunState, step: Step) -> ReportNote {
 }
 
 /// An unneeded cluster costs money until the provider confirms its deletion.
-fn held(state: &RunState) -> impl Iterator<Item = ReportNote> + '_ {
+fn held_clusters(state: &RunState) -> impl Iterator<Item = ReportNote> + '_ {
     let held = state.leases.iter().filter(|(_, lease)| lease.state != LeaseState::Returned);
     held.map(|(attempt, lease)| ReportNote {
         tone: Tone::Unsure,
@@ -315,11 +315,11 @@ pub fn tone_of(state: &RunState, line: &StageLine) -> Tone {
 /// Required stages that never started.
 pub fn unreached(state: &RunState, lines: &[StageLine]) -> Vec<String> {
     let begun = |step: &Step| lines.iter().any(|line| !line.teardown && line.step() == *step);
-    let unreached = state.steps().filter(|step| state.wants(*step) && !begun(step));
+    let unreached = state.steps().filter(|step| state.requires(*step) && !begun(step));
     unreached.map(|step| fact_texts::step(&state.workflow, step)).collect()
 }
 
 /// The prebuilt image of a run, if it has one.
-pub fn given_image(state: &RunState) -> Option<String> {
-    state.image().filter(|_| !state.wants(Stage::Image)).map(fact_texts::image)
+pub fn requested_image(state: &RunState) -> Option<String> {
+    state.image().filter(|_| !state.requires(Stage::Image)).map(fact_texts::image)
 }

@@ -50,7 +50,7 @@ pub fn junit(input: &ReportInput<'_>) -> String {
         Some(run) => {
             let log = input.logs.first();
             let mut suite =
-                suite(input, log, run.state.run.as_str(), findings::reasons(input), input.whole());
+                suite(input, log, run.state.run.as_str(), findings::reasons(input), input.full_judgement());
             suite.test_cases.insert(0, conclusion(input));
             suite.test_cases.extend(checks(input));
             count(&mut suite);
@@ -97,7 +97,7 @@ fn suite(
     for field in fingerprint::fields(input) {
         suite.add_property(Property::new(text::single_line(field.name), text::shortened(field.value, TEXT)));
     }
-    for (name, value) in values(&own(input, log)) {
+    for (name, value) in values(&input_of_log(input, log)) {
         suite.add_property(Property::new(text::single_line(&name), text::shortened(&value, TEXT)));
     }
     for area in areas(input, log, reasons) {
@@ -124,7 +124,7 @@ fn suite(
 }
 
 /// The report about one log: with several logs, each suite reports only its own log.
-fn own<'a>(input: &ReportInput<'a>, log: Option<&ReportedLog<'a>>) -> ReportInput<'a> {
+fn input_of_log<'a>(input: &ReportInput<'a>, log: Option<&ReportedLog<'a>>) -> ReportInput<'a> {
     match (input.run, log) {
         (None, Some(log)) => ReportInput { logs: vec![*log], judgement: log.judgement, ..input.clone() },
         _ => input.clone(),
@@ -272,7 +272,7 @@ fn judgement_text(
     log: Option<&ReportedLog<'_>>,
     judgement: Option<&Judgement>,
 ) -> String {
-    let own = own(input, log);
+    let own = input_of_log(input, log);
     let mut lines: Vec<_> = summary::sentence(&own).into_iter().collect();
     let (diagnoses, more) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
     for diagnosis in diagnoses {

@@ -57,6 +57,6 @@ pub use render::CSS;
 pub use round_values::RoundValues;
 pub use summary::{next, sentence, verdict_of};
 pub use terminal::{Screen, Style, paragraph, terminal};
-pub use text::{count, ending, is_control, neutral, shortened, shortened_line, single_line, size, took};
+pub use text::{count, duration, ending, is_control, neutral, shortened, shortened_line, single_line, size};
 pub use timeline::{StageLine, timeline};
 pub use values::{MetricValue, NodeFinding, NodeValue, Values, values};

@@ -13,9 +13,9 @@ use page_data::PageData;
 /// The page of a run or of logs: complete, without scripts or external requests.
 #[must_use]
 pub fn html(input: &ReportInput<'_>) -> String {
-    let view = PageData::of(input);
-    let title = format!("{} · {}", view.word(), input.title());
-    render::page(&title, STORY, view)
+    let data = PageData::of(input);
+    let title = format!("{} · {}", data.word(), input.title());
+    render::page(&title, STORY, data)
 }
 
 /// The page's content, for embedding in a page with the style [`CSS`](crate::CSS). `runs` are comparable runs, oldest first, the reported

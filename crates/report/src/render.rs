@@ -14,16 +14,16 @@ use crate::{
 pub const CSS: &str = include_str!("../templates/page.css");
 
 /// A page: its own template inside the common frame.
-pub fn page(title: &str, template: &'static str, view: impl Serialize) -> String {
+pub fn page(title: &str, template: &'static str, data: impl Serialize) -> String {
     let rendered = environment(template).and_then(|environment| {
-        let body = body(template, view)?;
+        let body = body(template, data)?;
         environment.get_template("frame.html")?.render(minijinja::context! { title, css => CSS, body })
     });
     rendered.unwrap_or_else(|error| format!("<!doctype html><title>Burnin</title>{}", template_error(&error)))
 }
 
-pub fn body(template: &'static str, view: impl Serialize) -> Result<String, Error> {
-    environment(template)?.get_template("body.html")?.render(Serde(view))
+pub fn body(template: &'static str, data: impl Serialize) -> Result<String, Error> {
+    environment(template)?.get_template("body.html")?.render(Serde(data))
 }
 
 /// Templates are compiled in and rendered by every test: an error is a bug, shown instead of a panic.

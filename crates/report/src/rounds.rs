@@ -46,7 +46,7 @@ impl RoundsSection {
             };
             RoundRow {
                 number: round.round,
-                after: round.ended.map_or_else(String::new, |ended| text::took(ended.since(began))),
+                after: round.ended.map_or_else(String::new, |ended| text::duration(ended.since(began))),
                 tone,
                 mark: tone.mark(),
                 verdict: round.verdict.to_string(),
@@ -70,8 +70,8 @@ impl RoundsSection {
 /// Duration and end of a soak in one sentence; `None` without a soak or before its first job.
 pub(crate) fn progress(state: &RunState) -> Option<String> {
     let (soak, progress) = (state.workflow.soak?, state.soak?);
-    let lasted = text::took(progress.lasted(state.recorded_at));
-    let wanted = text::took(soak.duration);
+    let lasted = text::duration(progress.lasted(state.recorded_at));
+    let wanted = text::duration(soak.duration);
     let rounds = count(progress.rounds, "round");
     Some(match progress.ended.map(|(_, end)| end) {
         None => format!("{lasted} of {wanted}, round {}", progress.rounds),

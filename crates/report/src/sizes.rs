@@ -80,8 +80,8 @@ struct SizeRow {
 /// The section, for embedding in a page with the style [`CSS`](crate::CSS); empty for fewer than two runs.
 #[must_use]
 pub fn part(series: Series<'_>) -> String {
-    let Some(view) = SizePage::of(series) else { return String::new() };
-    render::body(include_str!("../templates/sizes.html.j2"), view)
+    let Some(data) = SizePage::of(series) else { return String::new() };
+    render::body(include_str!("../templates/sizes.html.j2"), data)
         .unwrap_or_else(|error| render::template_error(&error))
 }
 
@@ -141,7 +141,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
     });
     let usual = match known {
         Some((time, _)) => time,
-        None => middle(measured.iter().map(|(_, time)| *time)),
+        None => median(measured.iter().map(|(_, time)| *time)),
     };
     let levels: Vec<_> = measured.iter().map(|(run, time)| (*run, time / usual - 1.0)).collect();
     let levels: Vec<_> = levels.into_iter().filter(|(_, level)| level.abs() < ABSURD).collect();
@@ -150,7 +150,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
     let mut segments = segments(&values, noise(region));
     for stretch in &mut segments {
         // The level search returns only values of a grid: the median of the runs is more precise.
-        stretch.level = middle(values[stretch.first..stretch.end].iter().copied());
+        stretch.level = median(values[stretch.first..stretch.end].iter().copied());
     }
     let tolerated = known.map(|(_, tolerated)| tolerated);
     let bad = tolerated.is_some_and(|tolerated| *slower > tolerated);
@@ -177,7 +177,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
         level: picture.steps(&segments),
         points: picture.line(&values),
         changes: picture.changes(&segments),
-        last: picture.last(*slower),
+        last: picture.last_point(*slower),
         described,
     })
 }
@@ -192,7 +192,7 @@ const fn noise(region: Region) -> f64 {
     }
 }
 
-fn middle(values: impl Iterator<Item = f64>) -> f64 {
+fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(1.0)
@@ -254,7 +254,7 @@ impl PlotCoordinates {
         segments.iter().skip(1).map(|stretch| short(self.x(stretch.first as f64 - 0.5))).collect()
     }
 
-    fn last(&self, value: f64) -> (String, String) {
+    fn last_point(&self, value: f64) -> (String, String) {
         (short(self.x(self.count as f64)), short(self.y(value)))
     }
 }

@@ -56,7 +56,7 @@ pub fn terminal(input: &ReportInput<'_>, screen: impl Into<Screen>) -> String {
     }
     let mut rest = TextReport::new(screen);
     verdict(&mut rest, input);
-    found(&mut rest, input);
+    write_findings(&mut rest, input);
     if let Some(next) = summary::next(input) {
         rest.paragraph((Paint::Bold, "Next: "), &next, NOTE);
     }
@@ -104,12 +104,12 @@ fn stages(text_report: &mut TextReport, run: &ReportedRun<'_>) {
             (Paint::None, &text::shortened(outcome, room)),
         ]);
     };
-    if let Some(image) = findings::given_image(state) {
+    if let Some(image) = findings::requested_image(state) {
         say(Tone::Good, "image", "given", &image);
     }
     // With several checks, each check has one line below.
     for line in lines.iter().filter(|line| line.check.is_none()) {
-        let took = line.ended.map_or_else(String::new, |ended| text::took(ended.since(line.began)));
+        let took = line.ended.map_or_else(String::new, |ended| text::duration(ended.since(line.began)));
         say(findings::tone_of(state, line), &line.title(), &took, &line.outcome);
     }
     let unreached = findings::unreached(state, &lines);
@@ -163,7 +163,9 @@ fn measurements(text_report: &mut TextReport, input: &ReportInput<'_>, room: usi
     }
     let Some(log) = input.logs.first() else { return };
     // The section about metrics names the program of a log with metrics.
-    if let Some(nothing) = measured::nothing(log.reading).filter(|_| log.reading.format.is_none()) {
+    if let Some(nothing) =
+        measured::missing_measurements(log.reading).filter(|_| log.reading.format.is_none())
+    {
         text_report.gap();
         text_report.paragraph((Paint::None, "  "), &nothing, NOTE);
     }
@@ -187,7 +189,7 @@ fn measurements(text_report: &mut TextReport, input: &ReportInput<'_>, room: usi
 fn verdict(text_report: &mut TextReport, input: &ReportInput<'_>) {
     let headline = findings::headline(input);
     let sentence = summary::sentence(input).unwrap_or_default();
-    let diagnosed = input.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
+    let diagnosed = input.full_judgement().is_some_and(|judgement| !judgement.diagnoses.is_empty());
     let (mut shown, more) = reasons(input, if diagnosed { REASONS_BESIDE } else { REASONS });
     // A reason that begins the sentence is not repeated: its code is printed before the sentence.
     let repeated = shown.first().filter(|(_, _, why)| !why.is_empty() && sentence.starts_with(why.as_str()));
@@ -261,8 +263,8 @@ const fn addresses(input: &ReportInput<'_>) -> &'static str {
 }
 
 /// Probable causes and suspects.
-fn found(text_report: &mut TextReport, input: &ReportInput<'_>) {
-    let (diagnoses, more) = evidence::diagnoses(input.whole(), DIAGNOSES, EVIDENCE);
+fn write_findings(text_report: &mut TextReport, input: &ReportInput<'_>) {
+    let (diagnoses, more) = evidence::diagnoses(input.full_judgement(), DIAGNOSES, EVIDENCE);
     if !diagnoses.is_empty() {
         text_report.gap();
     }
@@ -289,7 +291,7 @@ fn found(text_report: &mut TextReport, input: &ReportInput<'_>) {
     if more > 0 {
         text_report.line(&[(Paint::Dim, &format!("  more diagnoses{}: {more}", addresses(input)))]);
     }
-    let (suspects, more) = evidence::suspects(input.whole(), SUSPECTS);
+    let (suspects, more) = evidence::suspects(input.full_judgement(), SUSPECTS);
     for (name, confidence) in &suspects {
         let name = format!("{name}, confidence {confidence:.2}");
         text_report.paragraph((Tone::Bad.into(), "  suspect  "), &name, wrapped(text_report) - 1);

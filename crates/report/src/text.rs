@@ -128,7 +128,7 @@ pub fn figure(value: f64) -> String {
 }
 
 /// A duration in at most two units, which suffice for a comparison: `420ms`, `12.3s`, `3m 05s`, `1h 02m`.
-pub fn took(span: Span) -> String {
+pub fn duration(span: Span) -> String {
     let millis = span.0.as_millis();
     let seconds = (millis + 500) / 1000;
     match millis {
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn spans_show_two_units() {
         let texts = [0, 999, 1000, 12_340, 59_949, 59_950, 185_000, 3_599_499, 3_599_500, 360_000_000]
-            .map(|millis| took(Span::from_millis(millis)));
+            .map(|millis| duration(Span::from_millis(millis)));
         assert_eq!(
             texts,
             ["0ms", "999ms", "1.0s", "12.3s", "59.9s", "1m 00s", "3m 05s", "59m 59s", "1h 00m", "100h 00m"]

@@ -35,7 +35,7 @@ impl Trend {
     /// Levels of the series; empty for fewer than [`LEAST_RUNS`] runs.
     pub(crate) fn levels(&self) -> Vec<Segment> {
         let mut values: Vec<_> = self.points.iter().map(|point| point.value).collect();
-        let usual = middle(&mut values.clone());
+        let usual = median(&mut values.clone());
         if self.points.len() < LEAST_RUNS || usual <= 0.0 {
             return Vec::new();
         }
@@ -46,7 +46,7 @@ impl Trend {
         for segment in &mut found {
             // The level search returns only values of a grid: the median of the runs is more precise.
             let runs = &self.points[segment.first..segment.end];
-            segment.level = middle(&mut runs.iter().map(|point| point.value).collect::<Vec<_>>());
+            segment.level = median(&mut runs.iter().map(|point| point.value).collect::<Vec<_>>());
         }
         found
     }
@@ -84,7 +84,7 @@ pub fn part(of: &Trend) -> String {
         change.as_ref().map_or_else(String::new, |(text, _)| format!("{text}. "))
     );
     let draw = |canvas| trend(&TrendPlot { of, levels: &levels }, canvas);
-    let view = TrendPage {
+    let data = TrendPage {
         stepped: levels.len() > 1,
         tone: change.as_ref().map_or("", |(_, tone)| tone),
         levels: change.map(|(text, _)| text),
@@ -94,15 +94,15 @@ pub fn part(of: &Trend) -> String {
         verdicts: marked(MarkKind::Verdict),
         drawing: Drawing::of("Value of each run by date (UTC)", described, Canvas::LOW, draw),
     };
-    if view.drawing.is_none() {
+    if data.drawing.is_none() {
         return String::new();
     }
     let template =
         concat!(include_str!("../templates/drawing.html.j2"), include_str!("../templates/trend.html.j2"));
-    render::body(template, view).unwrap_or_else(|error| render::template_error(&error))
+    render::body(template, data).unwrap_or_else(|error| render::template_error(&error))
 }
 
-fn middle(values: &mut [f64]) -> f64 {
+fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

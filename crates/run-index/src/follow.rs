@@ -24,7 +24,7 @@ pub struct RunStep {
 }
 
 struct Following {
-    view: Arc<RunIndex>,
+    run_index: Arc<RunIndex>,
     run: RunId,
     state: Option<RunState>,
     news: std::vec::IntoIter<Record>,
@@ -40,7 +40,7 @@ impl RunIndex {
         seen: u64,
     ) -> impl Stream<Item = Result<RunStep, RunIndexError>> + use<> {
         let following =
-            Following { view: Arc::clone(self), run, state: None, news: Vec::new().into_iter(), seen };
+            Following { run_index: Arc::clone(self), run, state: None, news: Vec::new().into_iter(), seen };
         stream::try_unfold(following, |mut following| async {
             Ok(following.step().await?.map(|step| (step, following)))
         })
@@ -69,14 +69,14 @@ impl Following {
                 continue;
             }
             let read = self.state.as_ref().map_or(0, |state| state.seq);
-            self.news = self.view.ledger.since(&self.run, read).await?.into_iter();
+            self.news = self.run_index.ledger.since(&self.run, read).await?.into_iter();
             if self.news.len() > 0 {
                 continue;
             }
             if self.state.as_ref().is_some_and(finished) {
                 return Ok(None);
             }
-            self.view.clock.sleep(self.view.pace.max_age).await;
+            self.run_index.clock.sleep(self.run_index.pace.max_age).await;
         }
     }
 }

@@ -51,7 +51,7 @@ impl ListCursor {
     /// Syntax of a cursor, as a regular expression. Every match is a valid position.
     pub const PATTERN: &str = r"^[0-9]{1,15}\.[a-z]([a-z0-9-]{0,48}[a-z0-9])?$";
 
-    fn behind(summary: &RunSummary) -> Self {
+    fn after(summary: &RunSummary) -> Self {
         Self { requested_at: summary.requested_at, run: summary.run.clone() }
     }
 
@@ -98,7 +98,7 @@ impl JsonSchema for ListCursor {
 }
 
 impl RunFilter {
-    fn takes(&self, summary: &RunSummary) -> bool {
+    fn matches(&self, summary: &RunSummary) -> bool {
         fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, there: Option<&T>) -> bool {
             wanted.is_none() || wanted == there
         }
@@ -116,11 +116,11 @@ impl RunFilter {
 /// A page of `summaries`, which are sorted newest first.
 pub(crate) fn page<'a>(summaries: impl Iterator<Item = &'a Arc<RunSummary>>, wanted: &RunFilter) -> RunPage {
     let limit = wanted.limit.unwrap_or(50).clamp(1, MAX_PAGE);
-    let summaries = summaries.filter(|summary| wanted.takes(summary)).take(limit + 1);
+    let summaries = summaries.filter(|summary| wanted.matches(summary)).take(limit + 1);
     let mut runs: Vec<RunSummary> = summaries.map(|summary| RunSummary::clone(summary)).collect();
     let more = runs.len() > limit;
     runs.truncate(limit);
-    let next = if more { runs.last().map(ListCursor::behind) } else { None };
+    let next = if more { runs.last().map(ListCursor::after) } else { None };
     RunPage { runs, next }
 }
 

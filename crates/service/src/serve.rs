@@ -56,7 +56,7 @@ pub struct Service {
     /// Deployed revision, if the platform provides it.
     pub revision: Option<String>,
     /// Event types that the service handles.
-    pub takes: Vec<&'static str>,
+    pub handled_events: Vec<&'static str>,
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
     pub dead_letters: Arc<dyn DeadLetters>,
@@ -75,7 +75,7 @@ struct ServiceInfo {
     service: &'static str,
     version: &'static str,
     revision: Option<String>,
-    takes: Vec<&'static str>,
+    handled_events: Vec<&'static str>,
     #[serde(rename = "chores")]
     periodic_tasks: Vec<&'static str>,
     /// Additional fields of this service, from [`Routes::about`].
@@ -114,7 +114,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         name,
         version,
         revision,
-        takes,
+        handled_events,
         handler,
         dead_letters,
         periodic_tasks,
@@ -132,7 +132,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         service: name,
         version,
         revision,
-        takes,
+        handled_events,
         periodic_tasks: chore_names,
         more,
     };

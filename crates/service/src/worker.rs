@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cloudevents::Event;
 use events::{Content, Message};
-use ledger::StoreError;
-use model::{Attempt, Command, CommandId, Fact, Failure, RunId};
+use ledger::{ArtefactError, StoreError};
+use model::{Attempt, Class, Command, CommandId, Fact, Failure, RunId};
 use tracing::{Instrument, info_span};
 
 use crate::{Bus, BusError, Clock, Disposition, Handler, Runtime, Spawn, telemetry};
@@ -43,11 +43,30 @@ impl PortError {
     pub fn transient(error: impl std::error::Error) -> Self {
         Self::Transient(chain(&error))
     }
+
+    /// Error of reading collected logs. A damaged log has the class `workload`: another attempt of the reading stage would fail too.
+    pub fn of_logs(error: ArtefactError) -> Self {
+        Self::of_artefact(error, Class::Workload, "LOGS_DAMAGED")
+    }
+
+    fn of_artefact(error: ArtefactError, class: Class, code: &str) -> Self {
+        match error {
+            ArtefactError::Store(error) => error.into(),
+            ArtefactError::Damaged { .. } => Self::Permanent(Failure::new(class, code, error.to_string())),
+        }
+    }
 }
 
 impl From<StoreError> for PortError {
     fn from(error: StoreError) -> Self {
         Self::transient(error)
+    }
+}
+
+/// A damaged artefact has the class `infrastructure`, which permits another attempt of the stage; that attempt writes under other names.
+impl From<ArtefactError> for PortError {
+    fn from(error: ArtefactError) -> Self {
+        Self::of_artefact(error, Class::Infrastructure, "ARTEFACT_DAMAGED")
     }
 }
 

@@ -104,7 +104,7 @@ impl Bus for SimBus {
             if overtaken {
                 cancel(inner, self.world(), self.outside(), &event);
             }
-            for group in Group::taking(event.ty()) {
+            for group in Group::handling(event.ty()) {
                 if !irreplaceable(&event) && inner.occurs(Fault::Drop) {
                     inner.trace(SimService::Outside, || format!("drops {}", event.id()));
                     continue;
@@ -120,7 +120,7 @@ impl Bus for SimBus {
                         delay += inner.random.between(500, 30_000);
                     }
                     inner.in_flight += 1;
-                    let carried = carry(Arc::clone(&self.roster), Arc::clone(&event), group, delay);
+                    let carried = deliver_later(Arc::clone(&self.roster), Arc::clone(&event), group, delay);
                     inner.spawn(SimService::Outside, carried);
                 }
             }
@@ -152,7 +152,7 @@ impl<F: Future + Unpin> Future for Timed<F> {
 }
 
 /// Delivers an event to one member of a group until it is acknowledged.
-pub async fn carry(roster: Arc<RunningProcesses>, event: Arc<Event>, group: Group, delay: i64) {
+pub async fn deliver_later(roster: Arc<RunningProcesses>, event: Arc<Event>, group: Group, delay: i64) {
     let world = roster.world();
     world.sleep(delay).await;
     let mut wait = FIRST_RETRY;

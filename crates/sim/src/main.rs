@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         SimCommand::Crashes { pairs, jobs } => sim::crashes::report(pairs, jobs),
         SimCommand::Throughput { runs } => {
             let heap = || ALLOCATOR.allocated();
-            let held = runs.iter().try_for_each(|runs| sim::throughput::held(*runs, &heap));
+            let held = runs.iter().try_for_each(|runs| sim::throughput::measure_memory(*runs, &heap));
             match held.and_then(|()| runs.iter().try_for_each(|runs| sim::throughput::report(*runs, &heap))) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {

@@ -34,22 +34,22 @@ impl Group {
         Self::Worker(SimService::Judge),
     ];
 
-    fn takes(self, event_type: &str) -> bool {
+    fn handles(self, event_type: &str) -> bool {
         match self {
             Self::Conductors => conductor::handled_events().contains(&event_type),
-            Self::Worker(SimService::Builder) => Builder::TAKES.contains(&event_type),
-            Self::Worker(SimService::Provisioner) => Provisioner::TAKES.contains(&event_type),
-            Self::Worker(SimService::Agent) => Agent::TAKES.contains(&event_type),
-            Self::Worker(SimService::Loader) => Loader::TAKES.contains(&event_type),
-            Self::Worker(SimService::Judge) => Judge::TAKES.contains(&event_type),
+            Self::Worker(SimService::Builder) => Builder::HANDLED_EVENTS.contains(&event_type),
+            Self::Worker(SimService::Provisioner) => Provisioner::HANDLED_EVENTS.contains(&event_type),
+            Self::Worker(SimService::Agent) => Agent::HANDLED_EVENTS.contains(&event_type),
+            Self::Worker(SimService::Loader) => Loader::HANDLED_EVENTS.contains(&event_type),
+            Self::Worker(SimService::Judge) => Judge::HANDLED_EVENTS.contains(&event_type),
             Self::Worker(_) => false,
         }
     }
 
     /// The groups that receive events of a type.
-    pub fn taking(event_type: &str) -> impl Iterator<Item = Self> {
+    pub fn handling(event_type: &str) -> impl Iterator<Item = Self> {
         let event_type = event_type.to_owned();
-        Self::ALL.into_iter().filter(move |group| group.takes(&event_type))
+        Self::ALL.into_iter().filter(move |group| group.handles(&event_type))
     }
 }
 

@@ -73,7 +73,8 @@ impl RequestedRun {
     /// The run with this number, requested at the start and not cancelled.
     pub fn at_start(number: usize) -> Self {
         // Divide the runs among systems: every verdict reads the history of its system, and no system has ten thousand concurrent runs.
-        let workflow = Workflow { name: format!("sim-{}", number / RUNS_OF_A_SYSTEM), ..workload::whole() };
+        let workflow =
+            Workflow { name: format!("sim-{}", number / RUNS_OF_A_SYSTEM), ..workload::full_workflow() };
         Self { run: name(number), workflow, after: 0, cancelled_after: None }
     }
 }

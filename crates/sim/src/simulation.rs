@@ -12,7 +12,7 @@ use service::Bus;
 
 use crate::{
     ExternalEvent, Fault, RequestedRun, Scenario, SeededRandom,
-    bus::{SimBus, carry},
+    bus::{SimBus, deliver_later},
     checks::{self, RunFiles, SimEnd, Violation},
     cloud::SimCluster,
     effect::Effects,
@@ -220,10 +220,10 @@ impl Simulation {
             _ => None,
         });
         for event in acked.collect::<Vec<_>>() {
-            for group in Group::taking(cloudevents::AttributesReader::ty(&*event)) {
+            for group in Group::handling(cloudevents::AttributesReader::ty(&*event)) {
                 let delay = inner.random.between(0, 60_000);
                 inner.in_flight += 1;
-                let carried = carry(self.fleet.roster(), Arc::clone(&event), group, delay);
+                let carried = deliver_later(self.fleet.roster(), Arc::clone(&event), group, delay);
                 inner.spawn(SimService::Outside, carried);
             }
         }

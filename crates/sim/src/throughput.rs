@@ -111,7 +111,7 @@ impl Bus for DiscardingBus {
 ///
 /// # Errors
 /// Returns an error if the file for the records cannot be created.
-pub fn held(runs: usize, heap: Heap<'_>) -> io::Result<()> {
+pub fn measure_memory(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let bucket = Arc::new(ObjectFile::new()?);
     let written = AtomicU64::new(0);
     let nonces = move || written.fetch_add(1, Ordering::Relaxed).to_string();
@@ -122,8 +122,8 @@ pub fn held(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let before = heap();
     for number in 0..runs {
         let run = format!("sim-{number}").parse().unwrap_or_else(|error| unreachable!("{error}"));
-        let event =
-            Message::fact("cli", run, Attempt::FIRST, workload::requested(workload::whole())).to_event();
+        let event = Message::fact("cli", run, Attempt::FIRST, workload::requested(workload::full_workflow()))
+            .to_event();
         at_once(conductor.handle(&event));
     }
     let grown = kib_a_run(heap().saturating_sub(before), runs);

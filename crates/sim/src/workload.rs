@@ -37,7 +37,7 @@ fn build() -> ImageSpec {
 }
 
 /// A workflow with all stages.
-pub fn whole() -> Workflow {
+pub fn full_workflow() -> Workflow {
     Workflow {
         name: "sim".to_owned(),
         description: String::new(),
@@ -72,7 +72,7 @@ pub fn whole() -> Workflow {
 
 /// A random workflow; most workflows have all stages.
 pub fn any(random: &mut SeededRandom) -> Workflow {
-    let mut workflow = whole();
+    let mut workflow = full_workflow();
     match random.below(20) {
         0 => {
             let reference = "registry/ready".to_owned();

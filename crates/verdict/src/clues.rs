@@ -280,7 +280,7 @@ impl<R: Read> ClueReader<R> {
     /// Returns the clues of all data read, including an incomplete last line.
     pub fn finish(mut self) -> Clues {
         let last = std::mem::take(&mut self.begun);
-        self.whole(&last);
+        self.scan_lines(&last);
         self.clues.split_merged();
         self.clues
     }
@@ -290,12 +290,12 @@ impl<R: Read> ClueReader<R> {
             let Some(end) = memchr(b'\n', bytes) else { return self.begin(bytes) };
             self.begin(&bytes[..end]);
             let line = std::mem::take(&mut self.begun);
-            self.whole(&line);
+            self.scan_lines(&line);
             self.lines += 1;
             bytes = &bytes[end + 1..];
         }
         let end = memrchr(b'\n', bytes).map_or(0, |at| at + 1);
-        self.whole(&bytes[..end]);
+        self.scan_lines(&bytes[..end]);
         self.lines += memchr_iter(b'\n', &bytes[..end]).count() as u64;
         self.begin(&bytes[end..]);
     }
@@ -307,7 +307,7 @@ impl<R: Read> ClueReader<R> {
 
     /// Processes complete lines. Most contain no clue, so one pass searches all of them, and only lines with a match
     /// are parsed.
-    fn whole(&mut self, lines: &[u8]) {
+    fn scan_lines(&mut self, lines: &[u8]) {
         let (mut at, mut number) = (0, self.lines + 1);
         while let Some(found) = AUTOMATON.find(&lines[at..]) {
             let found = at + found.start();

@@ -162,7 +162,7 @@ impl<'a> Explain<'a> {
             }
             ValidationErrorKind::Enum { options } => {
                 let message = format!("expected one of {}, found {}", list(options), shown(error.instance()));
-                self.add(&field, message, most_similar(error.instance(), &names(options)));
+                self.add(&field, message, most_similar(error.instance(), &option_names(options)));
             }
             ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
                 self.choose(&field, context, error);
@@ -347,7 +347,7 @@ impl<'a> Explain<'a> {
                 ValidationErrorKind::Constant { expected_value } => {
                     options.extend(expected_value.as_str().map(str::to_owned))
                 }
-                ValidationErrorKind::Enum { options: named } => options.extend(names(named)),
+                ValidationErrorKind::Enum { options: named } => options.extend(option_names(named)),
                 _ => {}
             }
         }
@@ -379,13 +379,13 @@ impl<'a> Explain<'a> {
 }
 
 /// Strings of a schema's list of values.
-fn names(options: &Value) -> Vec<String> {
+fn option_names(options: &Value) -> Vec<String> {
     let options = options.as_array().into_iter().flatten();
     options.filter_map(|option| option.as_str().map(str::to_owned)).collect()
 }
 
 fn list(options: &Value) -> String {
-    quoted(&names(options))
+    quoted(&option_names(options))
 }
 
 fn quoted(names: &[String]) -> String {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use cluster_api::{Outputs, Scheduler, Written};
-use ledger::{ArtefactError, Artefacts, ArtifactOwner};
+use ledger::{Artefacts, ArtifactOwner};
 use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject,
     failpoint_is_active,
@@ -83,18 +83,18 @@ impl Collector {
         cluster: &Cluster,
         jobs: &[(Attempt, String)],
     ) -> Result<Logs, PortError> {
-        let committed = match self.artefacts.committed(owner).await.map_err(artefact_error)? {
+        let committed = match self.artefacts.committed(owner).await? {
             Some(committed) => committed,
             None => {
                 if failpoint_is_active("manifest_first") {
-                    self.artefacts.commit(owner, Vec::new()).await.map_err(artefact_error)?;
+                    self.artefacts.commit(owner, Vec::new()).await?;
                 }
                 let mut taken = CollectedFiles::default();
                 for (attempt, job) in jobs {
                     self.job(&OwnedJob { owner, cluster, attempt: *attempt, job }, &mut taken).await?;
                 }
                 let commit = self.artefacts.commit_with(owner, taken.objects, left_out(taken.left_out));
-                commit.await.map_err(artefact_error)?
+                commit.await?
             }
         };
         let objects = &committed.manifest.objects;
@@ -183,9 +183,7 @@ impl Collector {
         for version in 1..=VERSIONS {
             let name = if version == 1 { name.to_owned() } else { format!("{name}~{version}") };
             let (body, collected) = body::body(&file, &self.rules, limit).await?;
-            if let Some(mut object) =
-                self.artefacts.offer(of.owner, &name, body).await.map_err(artefact_error)?
-            {
+            if let Some(mut object) = self.artefacts.offer(of.owner, &name, body).await? {
                 let collected = collected.lock().unwrap_or_else(PoisonError::into_inner);
                 object.collected = Some(collected.clone());
                 return Ok(object);
@@ -268,14 +266,4 @@ fn left_out(mut files: Vec<LeftOut>) -> Vec<LeftOut> {
         files.push(LeftOut { job: last, file: String::new(), why: format!("and {more} more") });
     }
     files
-}
-
-pub(crate) fn artefact_error(error: ArtefactError) -> PortError {
-    match error {
-        ArtefactError::Store(error) => PortError::transient(error),
-        // The class `infrastructure` permits another attempt of the stage; that attempt writes under other names.
-        ArtefactError::Damaged { .. } => {
-            PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
-        }
-    }
 }

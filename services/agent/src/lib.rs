@@ -39,7 +39,7 @@ pub struct Agent {
 
 impl Agent {
     /// Event types that the agent handles.
-    pub const TAKES: [&'static str; 6] = [
+    pub const HANDLED_EVENTS: [&'static str; 6] = [
         "dev.burnin.job.submit.v1",
         "dev.burnin.job.observe.v1",
         "dev.burnin.job.cancel.v1",

@@ -28,10 +28,7 @@ mod outcome;
 
 use outcome::{NODES_OWN, outcome, read};
 
-use crate::{
-    collect::{Collector, artefact_error},
-    job_name,
-};
+use crate::{collect::Collector, job_name};
 
 /// A pair cannot show which of two nodes is bad.
 const LEAST_NODES: usize = 3;
@@ -232,7 +229,7 @@ impl Locator {
         let logs = self.collector.collect_for(owner, &cluster, &[(Attempt::FIRST, pair.name())]).await?;
         let program = pair.search.program.clone();
         let read = self.collector.artefacts.logs(&logs, Attempt::FIRST, move |log| read(&program, log));
-        Ok(read.await.map_err(artefact_error)?.into_iter().map(|(_, reading)| reading).collect())
+        Ok(read.await?.into_iter().map(|(_, reading)| reading).collect())
     }
 
     async fn finish(
@@ -362,7 +359,7 @@ impl Locator {
     }
 
     async fn read<T: DeserializeOwned>(&self, id: &CommandId, file: &str) -> Result<Option<T>, PortError> {
-        self.collector.artefacts.get(&(Artefacts::folder(id) + file)).await.map_err(artefact_error)
+        self.collector.artefacts.get(&(Artefacts::folder(id) + file)).await.map_err(PortError::from)
     }
 
     /// Writes a document once. Returns the first version written.
@@ -374,7 +371,7 @@ impl Locator {
     ) -> Result<T, PortError> {
         let body = serde_json::to_vec_pretty(value).map_err(PortError::transient)?;
         let body: ObjectReader = Box::new(Cursor::new(body));
-        self.collector.artefacts.offer(id, file, body).await.map_err(artefact_error)?;
+        self.collector.artefacts.offer(id, file, body).await?;
         self.read(id, file)
             .await?
             .ok_or_else(|| PortError::Transient(format!("{file} cannot be read back yet; retry")))

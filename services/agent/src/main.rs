@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             let store = context.store(&config.artefacts)?;
             let scheduler = Arc::new(Schedulers::new(&store));
             let agent = Agent::new(scheduler, Artefacts::new(Arc::clone(&store)), config.poll_interval);
-            Ok(context.worker(agent, &Agent::TAKES, store))
+            Ok(context.worker(agent, &Agent::HANDLED_EVENTS, store))
         },
     )
 }

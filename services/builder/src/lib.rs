@@ -28,7 +28,7 @@ pub struct Builder {
 
 impl Builder {
     /// Event types that the builder handles.
-    pub const TAKES: [&'static str; 3] =
+    pub const HANDLED_EVENTS: [&'static str; 3] =
         ["dev.burnin.image.build.v1", "dev.burnin.image.observe.v1", "dev.burnin.image.cancel.v1"];
 
     /// `every`: poll interval of running builds.

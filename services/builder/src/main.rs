@@ -58,7 +58,7 @@ fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, Start
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             return Ok(context.worker(
                 Builder::new(Arc::new(builds), config.poll_interval),
-                &Builder::TAKES,
+                &Builder::HANDLED_EVENTS,
                 store,
             ));
         }
@@ -76,9 +76,9 @@ fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, Start
         builds.running_as(config.account.map(|BuildAccount(name)| name), log_bucket(config.logs, context)?),
     );
     let worker = Builder::new(Arc::clone(&builds) as _, config.poll_interval);
-    let mut parts = context.worker(worker, &Builder::TAKES, store);
+    let mut parts = context.worker(worker, &Builder::HANDLED_EVENTS, store);
     let publisher = Publisher::new("builder", Arc::clone(&context.bus), Arc::clone(&context.clock));
-    parts.takes.push(NotificationHandler::TAKES);
+    parts.handled_events.push(NotificationHandler::HANDLED_EVENTS);
     parts.handler = Arc::new(NotificationHandler::new(builds, publisher, parts.handler));
     Ok(parts)
 }

@@ -24,7 +24,7 @@ pub struct NotificationHandler {
 
 impl NotificationHandler {
     /// Event type of the notifications, as named by Google.
-    pub const TAKES: &'static str = BUILD_CHANGED;
+    pub const HANDLED_EVENTS: &'static str = BUILD_CHANGED;
 
     /// `commands`: handler of all other events; facts are published through `publisher`.
     pub fn new(builds: Arc<CloudBuilds>, publisher: Publisher, commands: Arc<dyn Handler>) -> Self {
@@ -50,7 +50,7 @@ impl NotificationHandler {
 #[async_trait::async_trait]
 impl Handler for NotificationHandler {
     async fn handle(&self, event: &Event) -> Disposition {
-        if event.ty() != Self::TAKES {
+        if event.ty() != Self::HANDLED_EVENTS {
             return self.commands.handle(event).await;
         }
         let is_own = |key: &BuildKey| key.is_whole() && key.command().stage == Stage::Image;

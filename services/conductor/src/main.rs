@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             let routes = Routes { events: vec![(AGENT_FACTS, of_agents)], ..Routes::default() };
             Ok((
                 ServiceParts {
-                    takes: handled_events(),
+                    handled_events: handled_events(),
                     handler,
                     dead_letters: store,
                     periodic_tasks: vec![tick],

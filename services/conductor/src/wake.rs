@@ -248,7 +248,7 @@ impl Conductor {
         }
         let now = self.clock.now();
         let obligations = owed(state, now);
-        let fresh = !self.knows(&state.run);
+        let fresh = !self.has_state(&state.run);
         if !obligations.is_empty() && state.closed.is_some() {
             self.ledger.mark_open(&state.run).await?; // a cluster reappeared
         }
@@ -354,7 +354,7 @@ impl Conductor {
     }
 
     /// Adds the run to this process's memory. Returns whether the memory contained it before.
-    fn knows(&self, run: &RunId) -> bool {
+    fn has_state(&self, run: &RunId) -> bool {
         let mut sent = self.sent();
         let known = sent.contains_key(run);
         sent.entry(run.clone()).or_default();

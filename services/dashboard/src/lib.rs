@@ -44,10 +44,10 @@ pub fn main() -> ExitCode {
             }
             let ledger = Ledger::new(records, Arc::new(ids::unique));
             let clock = Arc::clone(&context.clock);
-            let view =
+            let run_index =
                 RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD).reading_only();
             let dashboard = Dashboard {
-                view: Arc::new(view),
+                run_index: Arc::new(run_index),
                 store: Arc::clone(&store),
                 plans: Arc::new(Readonly),
                 clock,
@@ -58,7 +58,12 @@ pub fn main() -> ExitCode {
             let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
             let handler = Arc::new(NoSubscription);
             Ok((
-                ServiceParts { takes: Vec::new(), handler, dead_letters: store, periodic_tasks: Vec::new() },
+                ServiceParts {
+                    handled_events: Vec::new(),
+                    handler,
+                    dead_letters: store,
+                    periodic_tasks: Vec::new(),
+                },
                 routes,
             ))
         },

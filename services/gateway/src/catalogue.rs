@@ -237,14 +237,14 @@ impl Catalogue {
             Some(known) => known.found.clone(),
             None => FoundFile::default(),
         };
-        let found = self.found(path, before.version);
+        let found = self.read_file(path, before.version);
         report(path, &before.problems, &found);
         known.insert(file, KnownFile { version, checked: Instant::now(), found: found.clone() });
         found
     }
 
     /// Checks a file and its referenced files.
-    fn found(&self, path: &Path, before: Option<FileVersion>) -> FoundFile {
+    fn read_file(&self, path: &Path, before: Option<FileVersion>) -> FoundFile {
         let (document, problems) = match YamlDocument::read(path) {
             Err(problems) => (None, problems),
             Ok(document) => match self.valid_version(&document, path) {

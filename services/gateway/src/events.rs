@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::{Gateway, StartError, StartRequest};
 
 /// Event types that the gateway handles.
-pub const TAKES: [&str; 3] = [RUN_REQUEST, CLUSTER_OFFERED, BUILD_CHANGED];
+pub const HANDLED_EVENTS: [&str; 3] = [RUN_REQUEST, CLUSTER_OFFERED, BUILD_CHANGED];
 
 #[async_trait::async_trait]
 impl Handler for Gateway {

@@ -57,7 +57,7 @@ impl WebhookSecrets {
     }
 
     /// Whether this is the signature of the body by one of the secrets.
-    fn made(&self, signature: &[u8], body: &[u8]) -> bool {
+    fn is_valid(&self, signature: &[u8], body: &[u8]) -> bool {
         let made = |secret: &String| {
             let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
             mac.is_ok_and(|mut mac| {
@@ -212,7 +212,7 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
     let read = gateway.unchecked.read(body, announced).await;
     let body = match read {
         Ok((body, held)) => {
-            if !gateway.secrets.made(&signature, &body) {
+            if !gateway.secrets.is_valid(&signature, &body) {
                 warn!(delivery = header("x-github-delivery"), "webhook refused: wrong signature");
                 let why = "X-Hub-Signature-256 does not match the secret of this webhook";
                 return problem(StatusCode::UNAUTHORIZED, why);
@@ -360,8 +360,9 @@ mod tests {
         let secrets: WebhookSecrets =
             "another one, still in use\nIt's a Secret to Everybody\n".parse().unwrap();
         let good = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
-        let made =
-            |text: &str, body: &[u8]| signature(text).is_some_and(|signature| secrets.made(&signature, body));
+        let made = |text: &str, body: &[u8]| {
+            signature(text).is_some_and(|signature| secrets.is_valid(&signature, body))
+        };
         assert!(made(good, b"Hello, World!"));
         assert!(!made(good, b"Hello, World"));
         assert!(!made(&good.replace("17", "18"), b"Hello, World!"));
@@ -371,7 +372,7 @@ mod tests {
         }
         let zz = format!("sha256={}", "zz".repeat(32));
         assert!(signature(&zz).is_none());
-        assert!(!WebhookSecrets::default().made(&signature(good).unwrap(), b"Hello, World!"));
+        assert!(!WebhookSecrets::default().is_valid(&signature(good).unwrap(), b"Hello, World!"));
         assert!("short".parse::<WebhookSecrets>().is_err());
     }
 

@@ -51,7 +51,7 @@ pub use api::{
     workflows::{BrokenFile, Offers, WorkflowOffer},
 };
 pub use catalogue::{BrokenWorkflow, Catalogue, CatalogueEntry, ReadWorkflows};
-pub use events::TAKES;
+pub use events::HANDLED_EVENTS;
 pub use github::WebhookSecrets;
 pub use home::local_only;
 #[cfg(feature = "gcp")]
@@ -66,7 +66,7 @@ pub struct GatewaySetup {
     /// Bucket of artefacts, requests and marks.
     pub store: Arc<dyn Store>,
     /// Source of all lists and pages of runs.
-    pub view: Arc<RunIndex>,
+    pub run_index: Arc<RunIndex>,
     /// Available workflows.
     pub catalogue: Catalogue,
     /// Bus for requests and replies.
@@ -85,7 +85,7 @@ pub struct GatewaySetup {
 /// Handles requests, pushes, schedules and offers.
 pub struct Gateway {
     pub(crate) starter: Starter,
-    pub(crate) view: Arc<RunIndex>,
+    pub(crate) run_index: Arc<RunIndex>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) publisher: Publisher,
@@ -101,7 +101,7 @@ pub struct Gateway {
 
 impl Gateway {
     pub fn new(setup: GatewaySetup) -> Arc<Self> {
-        let GatewaySetup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse } =
+        let GatewaySetup { ledger, store, run_index, catalogue, bus, clock, rates, secrets, refs, warehouse } =
             setup;
         let publisher = Publisher::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
         let catalogue = Arc::new(catalogue);
@@ -110,7 +110,7 @@ impl Gateway {
         let rates = api::limits::Limiter::new(rates);
         Arc::new(Self {
             starter,
-            view,
+            run_index,
             store,
             catalogue,
             publisher,
@@ -129,7 +129,7 @@ impl Gateway {
     /// clusters.
     pub fn routes(self: &Arc<Self>) -> Routes {
         let pages = pages::Dashboard {
-            view: Arc::clone(&self.view),
+            run_index: Arc::clone(&self.run_index),
             store: Arc::clone(&self.store),
             plans: Arc::clone(self) as Arc<dyn pages::Plans>,
             clock: Arc::clone(&self.clock),

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, str::FromStr, sync::Arc};
 
-use gateway::{Catalogue, Gateway, GatewaySetup, HttpRefs, Rates, TAKES, WebhookSecrets};
+use gateway::{Catalogue, Gateway, GatewaySetup, HANDLED_EVENTS, HttpRefs, Rates, WebhookSecrets};
 use gcp::{ServiceParts, StorageLocation};
 use ledger::{Ledger, Split};
 use run_index::{Pace, RunIndex};
@@ -80,11 +80,12 @@ fn main() -> ExitCode {
             let catalogue =
                 if config.clusters.starts_with("cloud-build:") { catalogue.deployed() } else { catalogue };
             let clock = Arc::clone(&context.clock);
-            let view = RunIndex::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
+            let run_index =
+                RunIndex::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
             let gateway = Gateway::new(GatewaySetup {
                 ledger,
                 store: Arc::clone(&store),
-                view: Arc::new(view),
+                run_index: Arc::new(run_index),
                 catalogue,
                 bus: Arc::clone(&context.bus),
                 clock,
@@ -99,7 +100,15 @@ fn main() -> ExitCode {
             };
             let periodic_tasks = gateway.periodic_tasks();
             let handler: Arc<dyn Handler> = gateway;
-            Ok((ServiceParts { takes: TAKES.to_vec(), handler, dead_letters: store, periodic_tasks }, routes))
+            Ok((
+                ServiceParts {
+                    handled_events: HANDLED_EVENTS.to_vec(),
+                    handler,
+                    dead_letters: store,
+                    periodic_tasks,
+                },
+                routes,
+            ))
         },
     )
 }

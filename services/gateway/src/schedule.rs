@@ -155,7 +155,7 @@ impl Gateway {
                 );
             }
         }
-        let validated = self.view.validated().await.map_err(StartError::transient)?;
+        let validated = self.run_index.validated().await.map_err(StartError::transient)?;
         for (name, entry) in &read.workflows {
             if let Some(every) = entry.offered.on.validated_every {
                 let last = validated.get(name).copied();

@@ -46,7 +46,7 @@ pub const OBJECT: &str = "verdict.json";
 
 impl Judge {
     /// Event types that the judge handles.
-    pub const TAKES: [&'static str; 1] = ["dev.burnin.run.judge.v1"];
+    pub const HANDLED_EVENTS: [&'static str; 1] = ["dev.burnin.run.judge.v1"];
 
     /// `history`: earlier runs of the cluster.
     pub fn new(artefacts: Artefacts, history: Arc<dyn Warehouse>) -> Self {
@@ -56,7 +56,7 @@ impl Judge {
 
     async fn judge(&self, id: &CommandId, case: &JudgedCase<'_>) -> Result<Fact, PortError> {
         let object = Artefacts::folder(id) + OBJECT;
-        let stored = match self.artefacts.get(&object).await.map_err(artefact_error)? {
+        let stored = match self.artefacts.get(&object).await.map_err(PortError::of_logs)? {
             Some(stored) => stored,
             None => self.judge_logs(id, case).await?,
         };
@@ -76,7 +76,7 @@ impl Judge {
 
     async fn judge_logs(&self, id: &CommandId, case: &JudgedCase<'_>) -> Result<Stored, PortError> {
         let reader = LogReader::of(case.program)?;
-        let (mut logs, clues) = self.parse_logs(case, &reader).await.map_err(artefact_error)?;
+        let (mut logs, clues) = self.parse_logs(case, &reader).await.map_err(PortError::of_logs)?;
         // Reports and the warehouse read the stored measurements, and need the same direction as the verdict.
         for log in &mut logs {
             if let Cow::Owned(reading) = directed(&log.reading, case.criteria) {
@@ -84,7 +84,8 @@ impl Judge {
             }
         }
         let parsed = Measurements::of(&id.run, case.logs, case.job_attempt, logs);
-        let measurements = measurements::write(&self.artefacts, id, &parsed).await.map_err(artefact_error)?;
+        let measurements =
+            measurements::write(&self.artefacts, id, &parsed).await.map_err(PortError::of_logs)?;
         if measurements.is_none() {
             warn!(
                 "the measurements are not stored: they exceed 512 MiB, or another version of the program already stored different \
@@ -142,11 +143,12 @@ impl Judge {
         };
         let body = serde_json::to_vec_pretty(&stored).map_err(PortError::transient)?;
         let body: ObjectReader = Box::new(std::io::Cursor::new(body));
-        if self.artefacts.offer(id, OBJECT, body).await.map_err(artefact_error)?.is_some() {
+        if self.artefacts.offer(id, OBJECT, body).await.map_err(PortError::of_logs)?.is_some() {
             return Ok(stored);
         }
         // Another judge may have stored a verdict at the same time, from another history: the stored one applies.
-        let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(artefact_error)?;
+        let first =
+            self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(PortError::of_logs)?;
         first.ok_or_else(|| PortError::Transient(format!("the stored {OBJECT} cannot be read back; retry")))
     }
 
@@ -163,7 +165,8 @@ impl Judge {
                 series.add_unread();
                 continue;
             };
-            let earlier = measurements::read_stored(&self.artefacts, file).await.map_err(artefact_error)?;
+            let earlier =
+                measurements::read_stored(&self.artefacts, file).await.map_err(PortError::of_logs)?;
             let mut all = Reading::default();
             for ParsedLog { reading, .. } in earlier.logs {
                 all.metrics.extend(reading.metrics);
@@ -299,15 +302,6 @@ pub fn version(criteria: &Criteria) -> String {
 fn digest(content: &impl Serialize) -> String {
     let content = serde_json::to_vec(content).unwrap_or_default();
     hex::encode(&Sha256::digest(&content)[..6])
-}
-
-fn artefact_error(error: ArtefactError) -> PortError {
-    match error {
-        ArtefactError::Store(error) => PortError::transient(error),
-        ArtefactError::Damaged { .. } => {
-            PortError::Permanent(Failure::new(Class::Workload, "LOGS_DAMAGED", error.to_string()))
-        }
-    }
 }
 
 #[async_trait::async_trait]

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
                 }
             };
             let judge = Judge::new(Artefacts::new(Arc::clone(&store)), history);
-            Ok(context.worker(judge, &Judge::TAKES, store))
+            Ok(context.worker(judge, &Judge::HANDLED_EVENTS, store))
         },
     )
 }

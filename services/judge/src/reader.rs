@@ -77,7 +77,7 @@ impl LogReader {
 
     /// The reader for logs of this format.
     #[must_use]
-    pub const fn known(format: &'static Format) -> Self {
+    pub const fn of_format(format: &'static Format) -> Self {
         Self { format: LogSource::Known(format), every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use ledger::{ArtefactError, Artefacts};
+use ledger::Artefacts;
 use model::{
     Attempt, Body, Class, Command, CommandId, Fact, Failure, Logs, Results, RunId, Timestamp, VerdictReached,
 };
@@ -27,7 +27,7 @@ pub struct Loader {
 
 impl Loader {
     /// Event types that the loader handles.
-    pub const TAKES: [&'static str; 2] = ["dev.burnin.results.load.v1", "dev.burnin.run.used.v1"];
+    pub const HANDLED_EVENTS: [&'static str; 2] = ["dev.burnin.results.load.v1", "dev.burnin.run.used.v1"];
 
     /// `artefacts`: bucket of the logs.
     pub fn new(artefacts: Artefacts, warehouse: Arc<dyn Warehouse>) -> Self {
@@ -38,7 +38,7 @@ impl Loader {
         let Loading { workflow, check, requested_at, logs, job_attempt, verdict } = *results;
         let mut brought = Load::of(&id.run, (workflow, check), job_attempt, requested_at);
         let parsed = measurements::read(&self.artefacts, &id.run, (logs, job_attempt), verdict).await;
-        for parsed in parsed.map_err(artefact_error)? {
+        for parsed in parsed.map_err(PortError::of_logs)? {
             brought.log(&parsed.log, &parsed.reading);
         }
         let fingerprint = verdict.map(|reached| Fingerprint(reached.fingerprint.clone()));
@@ -73,15 +73,6 @@ struct Loading<'a> {
     logs: &'a Logs,
     job_attempt: Attempt,
     verdict: Option<&'a VerdictReached>,
-}
-
-fn artefact_error(error: ArtefactError) -> PortError {
-    match error {
-        ArtefactError::Store(error) => PortError::transient(error),
-        ArtefactError::Damaged { .. } => {
-            PortError::Permanent(Failure::new(Class::Workload, "LOGS_DAMAGED", error.to_string()))
-        }
-    }
 }
 
 #[async_trait::async_trait]

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
             let store = context.store(&config.artefacts)?;
             let warehouse = warehouse(&config, context, &store)?;
             let loader = Loader::new(Artefacts::new(Arc::clone(&store)), warehouse);
-            Ok(context.worker(loader, &Loader::TAKES, store))
+            Ok(context.worker(loader, &Loader::HANDLED_EVENTS, store))
         },
     )
 }

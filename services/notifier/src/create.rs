@@ -53,12 +53,13 @@ fn subject<'a>(
 impl Notifier {
     /// Creates the notices of a recorded run.
     pub(crate) async fn notify_begun(&self, run: &RunId) -> Result<(), CommandError> {
-        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(CommandError::transient)?
+        let Some(Folded { records, state }) =
+            self.run_index.folded(run).await.map_err(CommandError::transient)?
         else {
             return Err(CommandError::Transient(format!("{run} is not recorded yet")));
         };
         let summary = RunSummary::of(&state);
-        let notices = decide::begun(&subject(&summary, &state, origin(&records)));
+        let notices = decide::notices_of_start(&subject(&summary, &state, origin(&records)));
         self.write(&summary, &state, &notices).await.map(drop)
     }
 
@@ -68,7 +69,8 @@ impl Notifier {
         if self.outbox.is_marked(run).await.map_err(CommandError::transient)? {
             return Ok(());
         }
-        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(CommandError::transient)?
+        let Some(Folded { records, state }) =
+            self.run_index.folded(run).await.map_err(CommandError::transient)?
         else {
             return Err(CommandError::Permanent(format!("run {run} was never requested")));
         };
@@ -80,7 +82,7 @@ impl Notifier {
             return self.decide(run, &[]).await;
         }
         let (recent, summary) = (self.recent().await?, RunSummary::of(&state));
-        let others = self.view.all().await.map_err(CommandError::transient)?;
+        let others = self.run_index.all().await.map_err(CommandError::transient)?;
         for (at, earlier, _) in decide::earlier_runs(&subject(&summary, &state, origin(&records)), &others) {
             if at >= recent && !self.outbox.is_marked(earlier).await.map_err(CommandError::transient)? {
                 self.decide(earlier, &others).await?;
@@ -120,7 +122,8 @@ impl Notifier {
 
     /// Decides the notices of one ended run.
     async fn decide(&self, run: &RunId, others: &[Arc<RunSummary>]) -> Result<(), CommandError> {
-        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(CommandError::transient)?
+        let Some(Folded { records, state }) =
+            self.run_index.folded(run).await.map_err(CommandError::transient)?
         else {
             return Err(CommandError::Transient(format!("{run} cannot be read now")));
         };
@@ -131,7 +134,7 @@ impl Notifier {
         let summary = RunSummary::of(&state);
         let subject = subject(&summary, &state, origin);
         let history = self.channel_history(&decide::earlier_runs(&subject, others)).await?;
-        let notices = decide::ended(&subject, others, &history);
+        let notices = decide::notices_of_end(&subject, others, &history);
         let listened = state.workflow.notify.iter().filter_map(decide::channel).collect();
         let channels = self.write(&summary, &state, &notices).await?;
         if let Some(Origin::Message(request)) = origin {
@@ -180,7 +183,7 @@ impl Notifier {
 
     /// The report of a run; `None` if its artefacts cannot be read.
     async fn report(&self, run: &RunId) -> Option<String> {
-        let report = self.view.report(run, ExternalAddresses::default()).await;
+        let report = self.run_index.report(run, ExternalAddresses::default()).await;
         let report =
             report.map_err(|error| warn!(run.id = %run, "the notice has no report: {}", chain(&error)));
         Some(report::markdown(&report.ok()??.input()))
@@ -192,7 +195,7 @@ impl Notifier {
     /// Returns an error if a run failed temporarily, after all runs were examined.
     pub(crate) async fn poll_ledger(&self) -> Result<(), CommandError> {
         let recent = self.recent().await?;
-        let summaries = self.view.all().await.map_err(CommandError::transient)?;
+        let summaries = self.run_index.all().await.map_err(CommandError::transient)?;
         let ended = |summary: &RunSummary| summary.closed_at.is_some_and(|at| at >= recent);
         let open = |summary: &RunSummary| summary.closed_at.is_none() && summary.trigger.kind == "push";
         let checked_runs = || self.checked_runs.lock().unwrap_or_else(PoisonError::into_inner);

@@ -100,7 +100,7 @@ pub struct StateChange {
 }
 
 /// Notices for a recorded run: a pending commit status.
-pub fn begun(subject: &NoticeSubject<'_>) -> Vec<PlannedNotice> {
+pub fn notices_of_start(subject: &NoticeSubject<'_>) -> Vec<PlannedNotice> {
     let Some(push) = subject.push else { return Vec::new() };
     let status = |target: &Notify| matches!(target, Notify::Github(github) if github.status);
     let requested = subject.summary.closed_at.is_none() && subject.targets.iter().any(status);
@@ -117,7 +117,7 @@ pub fn channel(target: &Notify) -> Option<String> {
 }
 
 /// Notices for an ended run. `others` may be any runs; only runs of the same system that ended earlier are used.
-pub fn ended(
+pub fn notices_of_end(
     subject: &NoticeSubject<'_>,
     others: &[impl Borrow<RunSummary>],
     history: &ChannelHistory,

@@ -64,7 +64,7 @@ impl Notifier {
         if key.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
             return self.outbox.supersede(key, now).await;
         }
-        if let Some(why) = self.sender.lacks(&notice) {
+        if let Some(why) = self.sender.missing_setting(&notice) {
             // Log an error at the first attempt and when the notice is given up, and warnings in between.
             if number == 1 {
                 error!(run.id = %notice.run, channel = key.channel, "a notice cannot be sent: {why}");

@@ -37,7 +37,7 @@ pub use link::RunLink;
 pub use port::{Reply, Sender};
 
 /// Event types that the notifier handles.
-pub const TAKES: [&str; 2] = ["dev.burnin.run.closed.v1", "dev.burnin.run.requested.v1"];
+pub const HANDLED_EVENTS: [&str; 2] = ["dev.burnin.run.closed.v1", "dev.burnin.run.requested.v1"];
 
 pub struct NotifierSetup {
     /// The ledgers, read-only.
@@ -55,7 +55,7 @@ pub struct NotifierSetup {
 
 /// Handler of facts, and the periodic search for missed endings.
 pub struct Notifier {
-    view: RunIndex,
+    run_index: RunIndex,
     outbox: outbox::Outbox,
     sender: Arc<dyn Sender>,
     bus: Arc<dyn Bus>,
@@ -69,9 +69,9 @@ impl Notifier {
     pub fn new(setup: NotifierSetup) -> Arc<Self> {
         let NotifierSetup { ledger, store, sender, bus, clock, link } = setup;
         // Decisions depend on the conclusions of earlier runs: with a stale index the notifier would repeat notices.
-        let view = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
+        let run_index = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
         let outbox = outbox::Outbox::new(store);
-        Arc::new(Self { view, outbox, sender, bus, clock, link, checked_runs: Mutex::default() })
+        Arc::new(Self { run_index, outbox, sender, bus, clock, link, checked_runs: Mutex::default() })
     }
 
     /// The search for missed endings and undelivered notices.

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use gcp::{AbsolutePath, ServiceParts, StorageLocation};
 use ledger::{Ledger, Split};
 use notifier::{
-    Notifier, NotifierSetup, RunLink, TAKES,
+    HANDLED_EVENTS, Notifier, NotifierSetup, RunLink,
     secrets::Secrets,
     senders::{GithubApi, HttpSender},
 };
@@ -53,7 +53,12 @@ fn main() -> ExitCode {
             });
             let periodic_tasks = notifier.periodic_tasks();
             let handler: Arc<dyn Handler> = notifier;
-            Ok(ServiceParts { takes: TAKES.to_vec(), handler, dead_letters: store, periodic_tasks })
+            Ok(ServiceParts {
+                handled_events: HANDLED_EVENTS.to_vec(),
+                handler,
+                dead_letters: store,
+                periodic_tasks,
+            })
         },
     )
 }

@@ -38,7 +38,7 @@ pub trait Sender: Send + Sync + 'static {
     async fn deliver(&self, notice: &Notice) -> Reply;
 
     /// Missing address, key or token of a receiver, with the variable or file to set.
-    fn lacks(&self, _notice: &Notice) -> Option<String> {
+    fn missing_setting(&self, _notice: &Notice) -> Option<String> {
         None
     }
 }

@@ -63,7 +63,7 @@ impl Secrets {
     }
 
     /// Missing address or key of a channel, with the variable or file to set; `None` if complete.
-    pub fn lacks(&self, target: &Notify) -> Option<String> {
+    pub fn missing_setting(&self, target: &Notify) -> Option<String> {
         let (name, kinds) = match target {
             Notify::Github(_) => ("github", &[SecretOrigin::Token][..]),
             Notify::Channel(channel) => (channel.name.as_str(), needed(&channel.kind)),

@@ -31,7 +31,7 @@ pub struct Provisioner {
 
 impl Provisioner {
     /// Event types that the provisioner handles.
-    pub const TAKES: [&'static str; 3] =
+    pub const HANDLED_EVENTS: [&'static str; 3] =
         ["dev.burnin.cluster.create.v1", "dev.burnin.cluster.observe.v1", "dev.burnin.cluster.delete.v1"];
 
     /// `every`: poll interval of clusters that start or stop.

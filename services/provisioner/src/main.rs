@@ -86,10 +86,10 @@ fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, Start
     let clusters = Arc::new(Providers { deployed, local: processes });
     let sweeper: Arc<dyn PeriodicTask> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
     let worker = Provisioner::new(Arc::clone(&clusters) as _, config.poll_interval);
-    let mut parts = context.worker(worker, &Provisioner::TAKES, store);
+    let mut parts = context.worker(worker, &Provisioner::HANDLED_EVENTS, store);
     if let Some(builds) = on_cloud_build {
         let publisher = Publisher::new("provisioner", Arc::clone(&context.bus), Arc::clone(&context.clock));
-        parts.takes.push(NotificationHandler::TAKES);
+        parts.handled_events.push(NotificationHandler::HANDLED_EVENTS);
         parts.handler = Arc::new(NotificationHandler::new(builds, clusters, publisher, parts.handler));
     }
     parts.periodic_tasks.push(sweeper);

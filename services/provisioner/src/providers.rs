@@ -50,7 +50,7 @@ impl ClusterProvider for Providers {
     }
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
-        let knows = self.deployed.knows(name).await?;
+        let knows = self.deployed.was_requested(name).await?;
         let deployed = self.deployed.delete(name).await;
         match &self.local {
             // Stop processes even if the deletion cannot be recorded, such as on a full disk.

@@ -62,7 +62,7 @@ impl ServedWorkflows {
     fn unreachable<'a>(&self, workflows: impl Iterator<Item = (&'a str, &'a [Notify])>) -> Vec<String> {
         let mut missing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (name, notify) in workflows {
-            for lacks in notify.iter().filter_map(|target| self.secrets.lacks(target)) {
+            for lacks in notify.iter().filter_map(|target| self.secrets.missing_setting(target)) {
                 missing.entry(lacks).or_default().push(name);
             }
         }

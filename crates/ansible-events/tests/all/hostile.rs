@@ -15,7 +15,7 @@ fn handled_failures_are_not_reported() {
     let log = result("failed", "a", r#"{"msg":"first"}"#) + &result("ok", "a", "{}");
     assert_eq!(read(log.as_bytes()).unwrap().failure, None);
     let ignored = log.clone() + &stats("a", r#"{"ok":1,"failures":0,"ignored":1}"#);
-    assert!(read(ignored.as_bytes()).unwrap().good());
+    assert!(read(ignored.as_bytes()).unwrap().is_success());
     // An `always` section also runs after a final failure.
     let always = log + &stats("a", r#"{"ok":1,"failures":1}"#);
     assert_eq!(read(always.as_bytes()).unwrap().failure.unwrap().message, "first");
@@ -34,7 +34,7 @@ fn an_empty_stream_is_not_successful() {
         ["", "\n", "ERROR! the role was not found\n", "{\"_event\":\"v2_playbook_on_stats\",\"stats\":{}}\n"]
     {
         let findings = read(log.as_bytes()).unwrap();
-        assert!(!findings.good() && !findings.problems().is_empty(), "{log:?}");
+        assert!(!findings.is_success() && !findings.problems().is_empty(), "{log:?}");
     }
 }
 
@@ -68,14 +68,14 @@ fn the_number_of_hosts_has_a_maximum() {
     }
     let findings = reader.findings();
     assert_eq!((findings.hosts.len(), findings.left_out), (10_000, 50));
-    assert!(!findings.good());
+    assert!(!findings.is_success());
 }
 
 proptest! {
     #[test]
     fn any_bytes_are_accepted(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         let findings = read(&bytes[..]).unwrap();
-        prop_assert!(!findings.good());
+        prop_assert!(!findings.is_success());
     }
 
     /// Events with parts of any shape in any order: no panic, and no more counts than results.

@@ -18,7 +18,7 @@ fn counts(ok: u64, changed: u64, failures: u64, unreachable: u64, skipped: u64) 
 #[test]
 fn a_successful_run_has_no_problems() {
     let findings = found("ok");
-    assert!(findings.good(), "{findings:#?}");
+    assert!(findings.is_success(), "{findings:#?}");
     assert_eq!(findings.problems(), [""; 0]);
     assert_eq!(findings.hosts.keys().collect::<Vec<_>>(), ["dgx1", "dgx2", "dgx3", "dgx4"]);
     assert_eq!((findings.runs, findings.foreign_lines), (1, 0));
@@ -27,7 +27,7 @@ fn a_successful_run_has_no_problems() {
 #[test]
 fn a_failed_task_is_reported_with_host_and_play() {
     let findings = found("task-failed");
-    assert!(!findings.good() && findings.ended);
+    assert!(!findings.is_success() && findings.ended);
     assert_eq!(findings.hosts["dgx2"], counts(3, 0, 1, 0, 0));
     assert_eq!(findings.hosts["dgx1"], counts(4, 0, 0, 0, 1));
     assert_eq!(
@@ -64,7 +64,7 @@ fn a_truncated_run_is_incomplete() {
         for cut in (0..last).step_by(211).chain([last, whole.len() - 2]) {
             let findings = read(&whole[..cut]).unwrap();
             assert!(
-                !findings.ended && !findings.good(),
+                !findings.ended && !findings.is_success(),
                 "{name}, cut at byte {cut}, is reported as complete"
             );
         }
@@ -145,5 +145,5 @@ fn a_host_disconnected_during_a_run_is_unreachable() {
 #[test]
 fn an_ignored_unreachable_host_is_not_a_finding() {
     let findings = found("ignored-unreachable");
-    assert!(findings.good(), "{findings:#?}");
+    assert!(findings.is_success(), "{findings:#?}");
 }

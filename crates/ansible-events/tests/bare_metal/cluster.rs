@@ -33,7 +33,7 @@ fn a_cluster_is_provisioned() {
     assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
     for play in PLAYS {
         let findings = workspace.findings(play);
-        assert!(findings.good(), "{play}: {:?}", findings.problems());
+        assert!(findings.is_success(), "{play}: {:?}", findings.problems());
     }
     agent::is_installed(&bed);
     let changed = workspace.findings("slurm");
@@ -85,7 +85,7 @@ fn again(bed: &AnsibleBed) {
     assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
     for play in PLAYS {
         let findings = workspace.findings(play);
-        assert!(findings.good() && findings.unchanged(), "{play}: {findings:#?}");
+        assert!(findings.is_success() && findings.unchanged(), "{play}: {findings:#?}");
     }
     agent::is_installed(bed);
 }
@@ -174,7 +174,7 @@ fn the_cluster_is_released() {
     // A repeated release has no effect, even with another administrator's job in the queue.
     let workspace = bed.workspace_with_agent();
     assert_eq!(workspace.run("release.yaml").status, BuildStatus::Success);
-    assert!(workspace.findings("release").good() && workspace.findings("release").unchanged());
+    assert!(workspace.findings("release").is_success() && workspace.findings("release").unchanged());
     agent::is_absent(&bed, &workspace);
 
     bed.on("login", &format!("scancel {others}; scontrol update nodename=dgx01 state=resume"));

@@ -78,7 +78,7 @@ fn the_version_of_the_checkout_selects_the_playbooks() {
         // The playbook receives the variables as stated. Ansible changes from DeepOps' folder to the playbook's folder.
         let end = format!(" it's $(red) {}/playbooks", place.display());
         assert!(text.lines().all(|line| line.contains(&end)), "{text}");
-        assert!(workspace.findings("deepops-cluster-0").good());
+        assert!(workspace.findings("deepops-cluster-0").is_success());
     }
 }
 

@@ -24,7 +24,7 @@ fn an_unreachable_host_is_reported() {
     bed.mend("dgx03");
     assert_eq!((ran.status, ran.last.as_str()), (BuildStatus::Failure, "reach"), "{}", ran.log);
     let findings = workspace.findings("reach");
-    assert!(findings.ended && !findings.good());
+    assert!(findings.ended && !findings.is_success());
     let [lost] = &findings.unreachable[..] else { panic!("{findings:#?}") };
     assert_eq!(lost.host, "dgx03");
     assert!(lost.reason.contains("ssh: connect to host 10.78.0.1"), "{}", lost.reason);
@@ -56,7 +56,7 @@ fn a_wrong_sudo_password_is_reported() {
     std::fs::write(&file, "right\n").unwrap();
     let (code, output) = workspace.python(&["play.py", "reach"]);
     assert_eq!(code, Some(0), "{output}");
-    assert!(workspace.findings("reach").good());
+    assert!(workspace.findings("reach").is_success());
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub struct BuildContext<'a> {
 /// # Errors
 /// Returns an error if the config is invalid, with all problems.
 pub fn translate(spec: &BuildSpec, context: &BuildContext<'_>) -> Result<Build, Vec<BuildProblem>> {
-    let config: BuildConfig = serde_json::from_value(limit::within(context.limit, &spec.config))
+    let config: BuildConfig = serde_json::from_value(limit::with_limit(context.limit, &spec.config))
         .map_err(|error| vec![problem("config", format!("not a Cloud Build config: {error}"))])?;
     let mut problems = Vec::new();
     check(&config, spec, &mut problems);
@@ -95,7 +95,7 @@ fn assemble(
     }
     if let Some(options) = &config.options {
         let read: BuildOptions = read("options", options, problems);
-        known(options, &read, problems);
+        check_options(options, &read, problems);
         build.options = Some(read);
     }
     if is_automapped(config) {
@@ -195,7 +195,7 @@ fn check_tags(config: &BuildConfig, values: &BTreeMap<String, String>, problems:
 }
 
 /// The API's enums accept any string; a misspelled value must be rejected before submission.
-fn known(options: &ConfigOptions, read: &BuildOptions, problems: &mut Vec<BuildProblem>) {
+fn check_options(options: &ConfigOptions, read: &BuildOptions, problems: &mut Vec<BuildProblem>) {
     let words = [
         ("logging", &options.logging, read.logging.value()),
         ("logStreamingOption", &options.log_streaming_option, read.log_streaming_option.value()),

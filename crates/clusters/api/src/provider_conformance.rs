@@ -43,23 +43,23 @@ pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_a
         "its labels are listed"
     );
 
-    let deleted = gone(clusters, &name).await;
+    let deleted = deleted_cluster(clusters, &name).await;
     assert_eq!(listed().await, None, "a deleted cluster is not listed");
     assert_eq!(deleted.name, name);
     assert_eq!(clusters.poll(&name).await.expect("an answer"), ClusterStatus::Absent);
-    assert_eq!(gone(clusters, &name).await.name, name, "a second delete changes nothing");
+    assert_eq!(deleted_cluster(clusters, &name).await.name, name, "a second delete changes nothing");
     let refused = clusters.create(&order(1)).await;
     assert!(
         matches!(&refused, Err(PortError::Permanent(failure)) if failure.class == Class::Cancelled),
         "a create after the delete is refused: {refused:?}"
     );
 
-    gone(clusters, &order(2).name).await;
+    deleted_cluster(clusters, &order(2).name).await;
     assert!(clusters.create(&order(2)).await.is_err(), "a repeated create after the delete is refused");
 }
 
 /// Deletes a cluster; polls a slow deletion.
-async fn gone(clusters: &dyn ClusterProvider, name: &str) -> Deleted {
+async fn deleted_cluster(clusters: &dyn ClusterProvider, name: &str) -> Deleted {
     for _ in 0..2000 {
         match clusters.delete(name).await {
             Ok(deleted) => return deleted,

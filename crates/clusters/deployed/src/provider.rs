@@ -95,7 +95,7 @@ impl DeployedClusters {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn knows(&self, name: &str) -> Result<bool, PortError> {
+    pub async fn was_requested(&self, name: &str) -> Result<bool, PortError> {
         Ok(self.has(&(OPEN.to_owned() + name)).await? || self.has(&note_path(name, "gone")).await?)
     }
 
@@ -104,14 +104,7 @@ impl DeployedClusters {
     }
 
     async fn get<T: DeserializeOwned>(&self, object: &str) -> Result<Option<T>, PortError> {
-        self.artefacts.get(object).await.map_err(|error| match error {
-            ArtefactError::Store(error) => PortError::transient(error),
-            ArtefactError::Damaged { .. } => PortError::Permanent(Failure::new(
-                Class::Infrastructure,
-                "ARTEFACT_DAMAGED",
-                error.to_string(),
-            )),
-        })
+        self.artefacts.get(object).await.map_err(PortError::from)
     }
 
     async fn create_note<T: Serialize + Sync>(
@@ -255,7 +248,7 @@ impl DeployedClusters {
                 }
             }
             let findings = reader.findings();
-            if !findings.good() {
+            if !findings.is_success() {
                 return Ok(Some(format!("{}: {}", file.name, findings.problems().join("; "))));
             }
         }

@@ -45,7 +45,7 @@ pub enum Launcher {
 ///
 /// # Errors
 /// Returns a permanent error if the folder cannot be used.
-pub fn own(hosts: &Hosts) -> Result<(), PortError> {
+pub fn ensure_owned(hosts: &Hosts) -> Result<(), PortError> {
     let path = Path::new(&hosts.work_folder);
     let checked = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     let checked = checked.and_then(|()| fs::symlink_metadata(path)).map(|found| {
@@ -193,8 +193,8 @@ mod tests {
             (work, serde_json::from_value::<Hosts>(settings).unwrap())
         };
         let (work, fresh) = at("new/er");
-        own(&fresh).unwrap();
-        own(&fresh).unwrap();
+        ensure_owned(&fresh).unwrap();
+        ensure_owned(&fresh).unwrap();
         assert_eq!(fs::metadata(&work).unwrap().mode() & 0o777, 0o700);
         fs::set_permissions(&work, fs::Permissions::from_mode(0o770)).unwrap();
         let (link, linked) = at("link");
@@ -203,7 +203,7 @@ mod tests {
         for (settings, expected) in
             [(fresh, "only this user"), (linked, "only this user"), (at("file").1, "File exists")]
         {
-            let Err(PortError::Permanent(failure)) = own(&settings) else { panic!("{settings:?}") };
+            let Err(PortError::Permanent(failure)) = ensure_owned(&settings) else { panic!("{settings:?}") };
             assert!(failure.message.contains(expected), "{}", failure.message);
         }
     }

@@ -20,7 +20,7 @@ pub async fn probe(name: &str, hosts: &Hosts) -> Result<ClusterStatus, PortError
     if let Some((field, problem)) = hosts.problems().first() {
         return Ok(ClusterStatus::Broken(format!("{name}: {field}: {problem}")));
     }
-    if let Err(PortError::Permanent(failure)) = crate::folder::own(hosts) {
+    if let Err(PortError::Permanent(failure)) = crate::folder::ensure_owned(hosts) {
         return Ok(ClusterStatus::Broken(format!("{name}: {}", failure.message)));
     }
     let config = crate::folder::ssh_config(hosts).map_err(PortError::transient)?;

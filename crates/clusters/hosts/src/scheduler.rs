@@ -117,7 +117,7 @@ impl Scheduler for HostsJobs {
         if folder.launcher().map_err(PortError::transient)? != Launcher::None {
             return Ok(path);
         }
-        folder::own(&hosts)?;
+        folder::ensure_owned(&hosts)?;
         let image = self.image(&hosts, job.image.as_ref()).await?;
         let image = image.map(|image| image.display().to_string());
         let config = folder::ssh_config(&hosts).map_err(PortError::transient)?;

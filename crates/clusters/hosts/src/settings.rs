@@ -236,6 +236,10 @@ mod tests {
         for again in ["n1", "N1"] {
             assert_eq!(fields(json!({"hosts": [{"name": "n1"}, {"name": again}]})), ["hosts[1].name"]);
         }
+        let with_address =
+            |address: &str| json!({"hosts": [{"name": "n1"}, {"name": "n2", "address": address}]});
+        assert_eq!(fields(with_address("N1")), ["hosts[1].address"], "the address of n1 is its name");
+        assert!(fields(with_address("n3")).is_empty());
         for name in ["-oProxyCommand=x", "n1;reboot", "$(reboot)", "n 1", "n1\n", ""] {
             assert_eq!(fields(json!({"hosts": [{"name": name}]})), ["hosts[0].name"], "{name}");
             assert_eq!(

@@ -68,7 +68,7 @@ impl Follower {
     }
 
     /// Every observed pod, deleted ones included, in its last observed state.
-    pub fn seen(&self) -> BTreeMap<String, Pod> {
+    pub fn observed_pods(&self) -> BTreeMap<String, Pod> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

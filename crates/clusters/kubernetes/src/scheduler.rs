@@ -93,15 +93,20 @@ impl KubernetesJobs {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    fn seen(&self, name: &str) -> BTreeMap<String, Pod> {
+    fn observed_pods(&self, name: &str) -> BTreeMap<String, Pod> {
         let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        followed.get(name).map(Follower::seen).unwrap_or_default()
+        followed.get(name).map(Follower::observed_pods).unwrap_or_default()
     }
 
     /// Current objects of a job, and the last observed state of deleted pods.
-    async fn known(&self, context: &JobContext, name: &str, jobset: JobSet) -> Result<PodState, PortError> {
+    async fn pod_state(
+        &self,
+        context: &JobContext,
+        name: &str,
+        jobset: JobSet,
+    ) -> Result<PodState, PortError> {
         let JobContext { cluster, jobset: called, settings, .. } = context;
-        let mut pods = self.seen(name);
+        let mut pods = self.observed_pods(name);
         for pod in cluster.pods_of(called).await? {
             pods.insert(text(pod.metadata.uid.as_ref()).to_owned(), pod);
         }
@@ -111,7 +116,7 @@ impl KubernetesJobs {
             let uid = text(known.jobset.metadata.uid.as_ref());
             known.workload = cluster.workload_of(uid).await?;
         }
-        if state::over(&known.jobset) {
+        if state::has_ended(&known.jobset) {
             known.jobs = cluster.jobs_of(called).await?;
         } else if !known.pods.iter().any(state::began) {
             known.events = cluster.events_of(called).await?;
@@ -126,7 +131,7 @@ impl KubernetesJobs {
             return recorded.map_err(PortError::Permanent);
         }
         let cancelled = notes.cancelled().await?;
-        let jobset = match context.found(name).await? {
+        let jobset = match context.find_objects(name).await? {
             FoundObjects::Ours(jobset) => jobset,
             FoundObjects::Fence(_) => {
                 return context.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
@@ -135,7 +140,7 @@ impl KubernetesJobs {
         };
         let uid = text(jobset.metadata.uid.as_ref()).to_owned();
         notes.note_submitted(&uid).await?;
-        let over = state::over(&jobset);
+        let over = state::has_ended(&jobset);
         if !over && (cancelled || jobset.metadata.deletion_timestamp.is_some()) {
             cluster.delete_jobset(called, &uid).await?;
             return Ok(JobStatus::Active); // running until the JobSet is deleted
@@ -144,7 +149,7 @@ impl KubernetesJobs {
             context.keys(name, &jobset).await?;
             self.follow(context, name);
         }
-        let known = self.known(context, name, jobset).await?;
+        let known = self.pod_state(context, name, jobset).await?;
         let now = SystemClock.now();
         let end = match state::derive(&known, settings, now) {
             PodFinding::Active => return Ok(JobStatus::Active),
@@ -179,7 +184,7 @@ impl KubernetesJobs {
     /// Reads every output up to its current end.
     async fn read_outputs_to_end(&self, context: &JobContext, name: &str) -> Result<(), PortError> {
         let JobContext { cluster, notes, jobset, .. } = context;
-        let mut pods = self.seen(name);
+        let mut pods = self.observed_pods(name);
         for pod in cluster.pods_of(jobset).await? {
             pods.insert(text(pod.metadata.uid.as_ref()).to_owned(), pod);
         }
@@ -212,7 +217,7 @@ impl JobContext {
     }
 
     /// The object with the job's name; refuses an object of another owner.
-    async fn found(&self, name: &str) -> Result<FoundObjects, PortError> {
+    async fn find_objects(&self, name: &str) -> Result<FoundObjects, PortError> {
         let Some(jobset) = self.cluster.jobset(&self.jobset).await? else { return Ok(FoundObjects::Nothing) };
         let annotation = |key: &str| jobset.metadata.annotations.as_ref().and_then(|all| all.get(key));
         if annotation(names::JOB).is_none_or(|owner| owner != name) {
@@ -302,7 +307,7 @@ impl Scheduler for KubernetesJobs {
         if notes.recorded_end().await?.is_some() || notes.cancelled().await? {
             return Ok(context.handle());
         }
-        let mut found = context.found(&job.name).await?;
+        let mut found = context.find_objects(&job.name).await?;
         if matches!(found, FoundObjects::Nothing) {
             if notes.submitted().await?.is_some() {
                 return Ok(context.handle());
@@ -313,7 +318,7 @@ impl Scheduler for KubernetesJobs {
             let jobset = manifest::jobset(job, settings).map_err(PortError::Permanent)?;
             let created = cluster.create_jobset(&jobset).await;
             // Read the object in any case: a response may be lost, or another agent may have created it.
-            found = context.found(&job.name).await?;
+            found = context.find_objects(&job.name).await?;
             if let (FoundObjects::Nothing, Err(error)) = (&found, created) {
                 return Err(error);
             }
@@ -358,7 +363,7 @@ impl Scheduler for KubernetesJobs {
             return Ok(());
         }
         loop {
-            match context.found(name).await? {
+            match context.find_objects(name).await? {
                 FoundObjects::Nothing if notes.submitted().await?.is_some() => return Ok(()),
                 FoundObjects::Nothing => match cluster.create_jobset(&manifest::fence(name, settings)).await?
                 {
@@ -366,7 +371,7 @@ impl Scheduler for KubernetesJobs {
                     Created::Taken => {}
                 },
                 FoundObjects::Fence(_) => return Ok(()),
-                FoundObjects::Ours(jobset) if state::over(&jobset) => return Ok(()),
+                FoundObjects::Ours(jobset) if state::has_ended(&jobset) => return Ok(()),
                 FoundObjects::Ours(jobset) => {
                     let uid = text(jobset.metadata.uid.as_ref());
                     notes.note_submitted(uid).await?;
@@ -398,7 +403,7 @@ impl Scheduler for KubernetesJobs {
             outputs.files.push(Written { name, size_bytes, identity: None });
         }
         for name in [WAITING, ENDS] {
-            let text = whole(&notes, name).await?;
+            let text = read_complete(&notes, name).await?;
             if !text.is_empty() {
                 outputs.files.push(Written {
                     name: name.to_owned(),
@@ -413,7 +418,7 @@ impl Scheduler for KubernetesJobs {
     async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         let notes = JobNotes::of(&self.store, name);
         if [WAITING, ENDS].contains(&file) {
-            return Ok(Box::new(std::io::Cursor::new(whole(&notes, file).await?)));
+            return Ok(Box::new(std::io::Cursor::new(read_complete(&notes, file).await?)));
         }
         notes.open(&stream(&notes, file).await?).await
     }
@@ -480,7 +485,9 @@ impl Scheduler for KubernetesJobs {
         }
         let until = Instant::now() + DELETION;
         loop {
-            if let FoundObjects::Ours(jobset) | FoundObjects::Fence(jobset) = context.found(name).await? {
+            if let FoundObjects::Ours(jobset) | FoundObjects::Fence(jobset) =
+                context.find_objects(name).await?
+            {
                 let uid = text(jobset.metadata.uid.as_ref());
                 cluster.delete_jobset(called, uid).await?;
             }
@@ -507,7 +514,7 @@ const WAITING: &str = "waiting.log";
 const ENDS: &str = "outputs.json";
 
 /// One of the files `waiting.log` and `outputs.json`, which the agent itself writes.
-async fn whole(notes: &JobNotes, file: &str) -> Result<Vec<u8>, PortError> {
+async fn read_complete(notes: &JobNotes, file: &str) -> Result<Vec<u8>, PortError> {
     if file == WAITING {
         return Ok(notes
             .waiting()

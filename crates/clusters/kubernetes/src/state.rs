@@ -205,7 +205,7 @@ pub fn known_failure(output: &str) -> Option<(Class, &'static str, String)> {
 }
 
 /// Whether the JobSet has ended permanently.
-pub fn over(jobset: &JobSet) -> bool {
+pub fn has_ended(jobset: &JobSet) -> bool {
     !text(jobset.status.terminal_state.as_ref()).is_empty()
         || ["Completed", "Failed"].iter().any(|state| jobset.holds(state).is_some())
 }

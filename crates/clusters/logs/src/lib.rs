@@ -42,7 +42,7 @@ impl ClusterKind for LogsKind {
     }
 
     async fn probe(&self, name: &str, system: &System) -> Result<ClusterStatus, PortError> {
-        Ok(match system.read().map_err(|error| error.to_string()).and_then(|logs| found(name, &logs)) {
+        Ok(match system.read().map_err(|error| error.to_string()).and_then(|logs| cluster_of(name, &logs)) {
             Ok(cluster) => ClusterStatus::Ready(cluster),
             Err(why) => ClusterStatus::Broken(format!("{name}: {why}")),
         })
@@ -53,7 +53,7 @@ impl ClusterKind for LogsKind {
 ///
 /// # Errors
 /// Returns an error if the logs are missing or incomplete.
-fn found(name: &str, logs: &LogSettings) -> Result<Cluster, String> {
+fn cluster_of(name: &str, logs: &LogSettings) -> Result<Cluster, String> {
     if let Some((field, problem)) = logs.problems().first() {
         return Err(format!("{field}: {problem}"));
     }

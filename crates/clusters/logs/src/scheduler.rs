@@ -15,7 +15,7 @@ use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, JobEnd};
 use service::PortError;
 
-use crate::{LogSettings, found, marker::Marker};
+use crate::{LogSettings, cluster_of, marker::Marker};
 
 /// Scheduler of existing logs; submits no job.
 pub struct LogJobs {
@@ -67,7 +67,7 @@ impl Scheduler for LogJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         check_job_name(&job.name)?;
         let logs = LogSettings::of(&job.cluster)?;
-        found(&job.cluster.name, &logs).map_err(|why| wrong(&job.cluster, &why))?;
+        cluster_of(&job.cluster.name, &logs).map_err(|why| wrong(&job.cluster, &why))?;
         self.store.create_json(&note_path(&job.name, "submitted.json"), &job.labels).await?;
         Ok(logs.folder)
     }

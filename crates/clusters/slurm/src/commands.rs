@@ -68,7 +68,7 @@ impl Commands {
         let user = format!("--user={}", user());
         let name = format!("--name={name}");
         let numbers = ["squeue", "--noheader", "--states=all", "--format=%i", &user, &name];
-        let listed = self.good(&numbers).await?;
+        let listed = self.run_checked(&numbers).await?;
         let mut rows = Vec::new();
         for number in listed.lines().map(str::trim).filter(|number| !number.is_empty()) {
             let argv = ["scontrol", "--oneliner", "show", "job", number].map(str::to_owned);
@@ -87,7 +87,7 @@ impl Commands {
     ///
     /// # Errors
     /// Returns an error if the accounting request fails.
-    pub async fn accounted(&self, name: &str) -> Result<Vec<SlurmJobRow>, PortError> {
+    pub async fn accounting_rows(&self, name: &str) -> Result<Vec<SlurmJobRow>, PortError> {
         let (user, name) = (format!("--user={}", user()), format!("--name={name}"));
         let format = format!("--format={}", SlurmJobRow::ACCOUNTED);
         let argv = [
@@ -102,7 +102,7 @@ impl Commands {
         ];
         let answer = self.run(argv.map(str::to_owned).into()).await?;
         match answer.good {
-            true => Ok(answer.stdout.lines().filter_map(SlurmJobRow::accounted).collect()),
+            true => Ok(answer.stdout.lines().filter_map(SlurmJobRow::from_accounting).collect()),
             false if answer.stderr.contains("accounting storage is disabled") => Ok(Vec::new()),
             false => Err(PortError::Transient(answer.stderr)),
         }
@@ -114,7 +114,7 @@ impl Commands {
     /// Returns an error if the controller request fails.
     pub async fn cancel(&self, name: &str) -> Result<(), PortError> {
         let (user, name) = (format!("--user={}", user()), format!("--name={name}"));
-        self.good(&["scancel", "--quiet", &user, &name]).await.map(drop)
+        self.run_checked(&["scancel", "--quiet", &user, &name]).await.map(drop)
     }
 
     /// Cancels a job unless it has started. A held job cannot start, so that its state after the hold is final. The state is needed, because
@@ -128,9 +128,9 @@ impl Commands {
         if !held.good {
             return Ok(()); // the started job finds the claim and exits
         }
-        let shown = self.good(&["scontrol", "--oneliner", "show", "job", &number]).await?;
+        let shown = self.run_checked(&["scontrol", "--oneliner", "show", "job", &number]).await?;
         match SlurmJobRow::shown(&shown).is_some_and(|row| row.kind() == SlurmStateKind::Waiting) {
-            true => self.good(&["scancel", "--quiet", &number]).await.map(drop),
+            true => self.run_checked(&["scancel", "--quiet", &number]).await.map(drop),
             false => Ok(()),
         }
     }
@@ -159,7 +159,7 @@ impl Commands {
     /// # Errors
     /// Returns an error if `scontrol` fails.
     pub async fn expand(&self, nodes: &str) -> Result<Vec<String>, PortError> {
-        let output = self.good(&["scontrol", "show", "hostnames", nodes]).await?;
+        let output = self.run_checked(&["scontrol", "show", "hostnames", nodes]).await?;
         Ok(output.lines().map(|line| line.trim().to_owned()).filter(|node| !node.is_empty()).collect())
     }
 
@@ -250,7 +250,7 @@ impl Commands {
         }
     }
 
-    async fn good(&self, argv: &[&str]) -> Result<String, PortError> {
+    async fn run_checked(&self, argv: &[&str]) -> Result<String, PortError> {
         let answer = self.run(argv.iter().map(|&word| word.to_owned()).collect()).await?;
         if answer.good { Ok(answer.stdout) } else { Err(PortError::Transient(answer.stderr)) }
     }

@@ -51,12 +51,16 @@ impl SlurmJobs {
 
     /// All records of a job: the controller's rows, the accounting's if the controller has purged the job, and the marks of its folder. The
     /// marks are not older than the rows, and the rows not older than the claim.
-    async fn known(&self, folder: &SlurmFolder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
+    async fn job_records(
+        &self,
+        folder: &SlurmFolder,
+        name: &str,
+    ) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
         let mut before = read(folder, SlurmFolder::marks).await?;
         loop {
             let mut rows = self.commands.jobs(name).await?;
             if rows.is_empty() {
-                rows = self.commands.accounted(name).await?;
+                rows = self.commands.accounting_rows(name).await?;
             }
             let marks = read(folder, SlurmFolder::marks).await?;
             // Rows older than the claim would show a started job as pending, and the caller would treat it as requeued. A claim never
@@ -70,7 +74,7 @@ impl SlurmJobs {
 
     /// Id of the existing job of this name; `None` without one. Cancels waiting duplicates of the job.
     async fn adopt(&self, folder: &SlurmFolder, name: &str) -> Result<Option<u64>, PortError> {
-        let (mut rows, marks) = self.known(folder, name).await?;
+        let (mut rows, marks) = self.job_records(folder, name).await?;
         rows.sort_by_key(|row| row.id);
         let begun = marks.claim.as_deref().and_then(|claim| claim.split('.').next()?.parse().ok());
         rows.retain(|row| !state::refused(row));
@@ -107,7 +111,7 @@ impl SlurmJobs {
             SlurmFinding::Lost { code, why } if slurm.yields && YIELDED.contains(&code.as_str()) => {
                 JobStatus::Yielded { why }
             }
-            SlurmFinding::Lost { code, why } => self.lost(slurm, code, why, &rows).await?,
+            SlurmFinding::Lost { code, why } => self.lost_status(slurm, code, why, &rows).await?,
             SlurmFinding::Unschedulable { reason } => {
                 let message =
                     format!("the job can never start: {reason}; correct the workflow or the cluster");
@@ -132,7 +136,7 @@ impl SlurmJobs {
         if marks.end.as_ref().is_some_and(|end| end.launched && end.exit_code == 0) {
             return Ok((Vec::new(), marks));
         }
-        self.known(folder, name).await
+        self.job_records(folder, name).await
     }
 
     /// Replaces a cancellation that a failed prolog caused: Slurm then reports a job that must not be requeued as cancelled.
@@ -173,7 +177,7 @@ impl SlurmJobs {
     }
 
     /// A lost job, with the nodes that are down or drained in Slurm.
-    async fn lost(
+    async fn lost_status(
         &self,
         slurm: &Slurm,
         code: String,
@@ -312,7 +316,7 @@ impl Scheduler for SlurmJobs {
         // The job's own record stays; the controller purges jobs.
         let mut nodes = marks.end.map(|end| end.nodes).unwrap_or_default();
         if nodes.is_empty() {
-            let rows = self.known(&folder, name).await?.0;
+            let rows = self.job_records(&folder, name).await?.0;
             nodes = rows.last().map(|row| row.nodes.clone()).unwrap_or_default();
         }
         if nodes.is_empty() {

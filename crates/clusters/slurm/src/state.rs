@@ -100,7 +100,7 @@ impl SlurmJobRow {
     pub const ACCOUNTED: &'static str = "JobIDRaw,State,ExitCode,Start,End,NodeList,Reason";
 
     /// Parses one line of `sacct --parsable2 --noheader` with these columns.
-    pub fn accounted(line: &str) -> Option<Self> {
+    pub fn from_accounting(line: &str) -> Option<Self> {
         let mut columns = line.split('|');
         let mut next = || columns.next().unwrap_or_default();
         Some(Self {
@@ -249,13 +249,15 @@ fn claimed(row: &SlurmJobRow, restarts: &str, marks: &Marks, now: Timestamp) -> 
     if row.restarts.to_string() != restarts && row.restarts > 0
         || matches!(kind, SlurmStateKind::Requeued | SlurmStateKind::Waiting)
     {
-        return lost("REQUEUED", row, "it had started, and Slurm restarted it");
+        return lost_finding("REQUEUED", row, "it had started, and Slurm restarted it");
     }
     match (kind, row.state.as_str(), &marks.end) {
         (SlurmStateKind::Lost, word, _) => ended_by_slurm(word, row),
         (SlurmStateKind::Ended, "COMPLETED" | "FAILED", Some(end)) => recorded_finding(end, marks),
         (SlurmStateKind::Ended, "COMPLETED", None) if is_recent(row, now) => SlurmFinding::Active,
-        (SlurmStateKind::Ended, "COMPLETED", None) => lost("NO_END", row, "it ended without its own record"),
+        (SlurmStateKind::Ended, "COMPLETED", None) => {
+            lost_finding("NO_END", row, "it ended without its own record")
+        }
         (SlurmStateKind::Ended, word, _) => SlurmFinding::Ended(row.end(word)),
         _ => SlurmFinding::Active,
     }
@@ -299,29 +301,31 @@ fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindin
         };
     };
     if row.state == "FAILED" && row.reason == "JobLaunchFailure" {
-        return lost("LAUNCH_FAILED", row, "its first node could not start it");
+        return lost_finding("LAUNCH_FAILED", row, "its first node could not start it");
     }
     if launch_failed(row) {
-        return lost("LAUNCH_FAILED", row, "a node could not start it, and Slurm holds it");
+        return lost_finding("LAUNCH_FAILED", row, "a node could not start it, and Slurm holds it");
     }
     match (row.kind(), row.state.as_str()) {
-        (SlurmStateKind::Waiting, _) if never(&row.reason) => {
+        (SlurmStateKind::Waiting, _) if is_permanent_reason(&row.reason) => {
             SlurmFinding::Unschedulable { reason: row.reason.clone() }
         }
         (SlurmStateKind::Waiting, _) => SlurmFinding::Waiting(row.reason.clone()),
         (SlurmStateKind::Active, _) => SlurmFinding::Active,
-        (SlurmStateKind::Requeued, word) => lost(word, row, "Slurm requeued it before it had started"),
+        (SlurmStateKind::Requeued, word) => {
+            lost_finding(word, row, "Slurm requeued it before it had started")
+        }
         (SlurmStateKind::Lost, word) => ended_by_slurm(word, row),
         (SlurmStateKind::Ended, "CANCELLED") if marks.cancelled => SlurmFinding::Ended(cancelled()),
         (SlurmStateKind::Ended, "CANCELLED") => {
             SlurmFinding::Ended(JobEnd { exit_code: None, ..row.end("CANCELLED") })
         }
         (SlurmStateKind::Ended, "DEADLINE") => {
-            lost("DEADLINE", row, "it could not start before its deadline")
+            lost_finding("DEADLINE", row, "it could not start before its deadline")
         }
         (SlurmStateKind::Ended, _) if is_recent(row, now) && row.exit == (0, 0) => SlurmFinding::Active,
         (SlurmStateKind::Ended, word) => {
-            lost("NOT_BEGUN", row, &format!("it is {word} and never started; see slurm.log"))
+            lost_finding("NOT_BEGUN", row, &format!("it is {word} and never started; see slurm.log"))
         }
     }
 }
@@ -358,7 +362,7 @@ fn launch_failed(row: &SlurmJobRow) -> bool {
 }
 
 /// Whether waiting cannot resolve this reason.
-fn never(reason: &str) -> bool {
+fn is_permanent_reason(reason: &str) -> bool {
     const NEVER: [&str; 9] = [
         "PartitionNodeLimit",
         "PartitionTimeLimit",
@@ -381,10 +385,10 @@ fn is_recent(row: &SlurmJobRow, now: Timestamp) -> bool {
 
 fn ended_by_slurm(word: &str, row: &SlurmJobRow) -> SlurmFinding {
     let what = if word == "PREEMPTED" { "Slurm preempted it for another job" } else { "Slurm ended it" };
-    lost(word, row, what)
+    lost_finding(word, row, what)
 }
 
-fn lost(code: &str, row: &SlurmJobRow, what: &str) -> SlurmFinding {
+fn lost_finding(code: &str, row: &SlurmJobRow, what: &str) -> SlurmFinding {
     let on = if row.nodes.is_empty() { String::new() } else { format!(" on {}", row.nodes) };
     let reason = match row.reason.as_str() {
         "" | "None" => String::new(),

@@ -92,7 +92,7 @@ impl Download {
         self.tries.wait_before_retry(error).await
     }
 
-    pub async fn whole(mut self) -> Result<Bytes, RequestError> {
+    pub async fn read_all(mut self) -> Result<Bytes, RequestError> {
         let mut whole = Vec::new();
         while let Some(bytes) = self.next().await? {
             whole.extend_from_slice(&bytes);

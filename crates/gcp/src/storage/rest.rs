@@ -95,7 +95,7 @@ impl JsonApi {
     }
 
     /// Returns a successful response unchanged, any other status as an error.
-    async fn done(answer: Response) -> Result<Response, RequestError> {
+    async fn checked(answer: Response) -> Result<Response, RequestError> {
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
@@ -107,7 +107,7 @@ impl JsonApi {
         let answer = self.send(self.http.get(self.object(name)).query(&[("fields", "generation")])).await?;
         match answer.status() {
             StatusCode::NOT_FOUND => Ok(false),
-            _ => Self::done(answer).await.map(|_| true),
+            _ => Self::checked(answer).await.map(|_| true),
         }
     }
 
@@ -130,7 +130,7 @@ impl JsonApi {
         if let Some(token) = token {
             request = request.query(&[("pageToken", token)]);
         }
-        let page: ObjectPage = Self::done(self.send(request).await?).await?.json().await?;
+        let page: ObjectPage = Self::checked(self.send(request).await?).await?.json().await?;
         let names = page.items.into_iter().map(|item| item.name).chain(page.prefixes);
         Ok((names.collect(), page.next_page_token))
     }
@@ -140,7 +140,7 @@ impl JsonApi {
         let answer = self.send(self.http.delete(self.object(name))).await?;
         match answer.status() {
             StatusCode::NOT_FOUND => Ok(()),
-            _ => Self::done(answer).await.map(drop),
+            _ => Self::checked(answer).await.map(drop),
         }
     }
 
@@ -149,7 +149,8 @@ impl JsonApi {
         let url = format!("{}/upload/storage/v1/b/{}/o", self.base, self.bucket);
         let query = [("uploadType", "resumable"), ("name", name), ("ifGenerationMatch", "0")];
         let metadata = serde_json::json!({"name": name, "contentType": super::content_type(name)});
-        let answer = Self::done(self.send(self.http.post(url).query(&query).json(&metadata)).await?).await?;
+        let answer =
+            Self::checked(self.send(self.http.post(url).query(&query).json(&metadata)).await?).await?;
         let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
         location.map(str::to_owned).ok_or_else(|| {
             RequestError::unanswered("the response to the start of an upload has no `Location` header")
@@ -185,7 +186,7 @@ impl JsonApi {
 
     async fn progress(answer: Response) -> Result<UploadProgress, RequestError> {
         if answer.status() != StatusCode::PERMANENT_REDIRECT {
-            return Ok(UploadProgress::Made(Self::done(answer).await?.json().await?));
+            return Ok(UploadProgress::Made(Self::checked(answer).await?.json().await?));
         }
         let Some(range) = answer.headers().get(RANGE) else { return Ok(UploadProgress::Kept(0)) };
         let last = range.to_str().ok().and_then(|range| range.strip_prefix("bytes=0-")?.parse::<u64>().ok());

@@ -31,11 +31,11 @@ pub async fn upload(
         return Ok((creation, body.finish()));
     }
     let tried =
-        Tries::new(&inner.timeouts).until_done(|| async { inner.rest().await?.begin(name).await }).await;
+        Tries::new(&inner.timeouts).until_done(|| async { inner.json_api().await?.begin(name).await }).await;
     let begun = match tried {
         Ok(url) => Some(url),
         Err(error) if matches!(error.status, Some(412 | 403)) => {
-            inner.seen(name, error).await.map_err(|error| error.store("upload", name))?;
+            inner.check_outcome(name, error).await.map_err(|error| error.store("upload", name))?;
             None
         }
         Err(error) => return Err(error.store("upload", name)),
@@ -63,7 +63,7 @@ pub async fn upload(
         Err(error) => {
             upload.give_up().await;
             // A cancelled upload can no longer create the object, so the check is final.
-            inner.seen(name, error).await.map_err(|error| error.store("upload", name))?
+            inner.check_outcome(name, error).await.map_err(|error| error.store("upload", name))?
         }
     };
     if creation == Creation::Exists {
@@ -86,7 +86,7 @@ impl Upload<'_> {
     async fn put(&mut self, piece: Bytes, last: bool) -> Result<Option<CreatedObject>, RequestError> {
         self.sum = crc32c::crc32c_append(self.sum, &piece);
         let (start, end, sum) = (self.kept, self.kept + piece.len() as u64, last.then_some(self.sum));
-        let rest = self.inner.rest().await?;
+        let rest = self.inner.json_api().await?;
         let mut tries = Tries::of_stream(&self.inner.timeouts);
         let mut asking = false;
         loop {
@@ -133,7 +133,7 @@ impl Upload<'_> {
     }
 
     async fn give_up(&self) {
-        if let Ok(rest) = self.inner.rest().await {
+        if let Ok(rest) = self.inner.json_api().await {
             rest.give_up(&self.url).await;
         }
     }

@@ -158,7 +158,7 @@ async fn push_one() {
         name: "builder",
         version: "1.2.3",
         revision: None,
-        takes: Vec::new(),
+        handled_events: Vec::new(),
         handler: Arc::new(handler),
         dead_letters: Arc::new(DiscardingBus),
         periodic_tasks: Vec::new(),

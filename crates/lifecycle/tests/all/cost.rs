@@ -4,7 +4,7 @@ use crate::support::{
     TestLedger, cluster, deleted, handle, job_done, loaded, logs, successful_facts, verdict, with_checks,
     workflow,
 };
-use lifecycle::{Usage, most, wake};
+use lifecycle::{Usage, max_cost, wake};
 use model::{
     Attempt, Body, CheckIndex, ClusterCost, Conclusion, Fact, Money, RecordEntry, Span, Stage, Verdict,
     Workflow,
@@ -189,10 +189,10 @@ fn a_second_cluster_gets_the_remaining_lease_and_budget() {
 
 #[test]
 fn the_maximum_cost_of_a_workflow_is_known_in_advance() {
-    assert_eq!(most(&workflow()), None, "without a price the cost is unknown");
+    assert_eq!(max_cost(&workflow()), None, "without a price the cost is unknown");
     let hours = priced(None).limits.lease.0.as_secs() / 3600 * u64::from(priced(None).limits.attempts);
-    assert_eq!(most(&priced(None)), Some(Money::from_micros(120_000_000 * hours)));
-    assert_eq!(most(&priced(Some("20"))), Some(money("20")));
+    assert_eq!(max_cost(&priced(None)), Some(Money::from_micros(120_000_000 * hours)));
+    assert_eq!(max_cost(&priced(Some("20"))), Some(money("20")));
     let free = ClusterCost {
         node_hour: Money::default(),
         budget: Some(money("1")),

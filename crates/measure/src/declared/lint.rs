@@ -54,7 +54,7 @@ pub(super) fn check(declaration: &Declaration, judged: bool) -> Result<Declared,
         must_see: check.many("must_see", &declaration.must_see),
         unmeasurable: check.many("unmeasurable", &declaration.unmeasurable),
     };
-    check.names(&rules, judged);
+    check.check_names(&rules, judged);
     check.value(&rules);
     if check.problems.is_empty() { Ok(Declared(rules.into())) } else { Err(check.problems) }
 }
@@ -125,7 +125,7 @@ impl Lint<'_> {
             || rules.json.as_ref().is_some_and(|(_, with)| with.contains_key(name))
     }
 
-    fn names(&mut self, rules: &LineRules, judged: bool) {
+    fn check_names(&mut self, rules: &LineRules, judged: bool) {
         let declaration = self.declaration;
         let sources = [declaration.row.is_some(), declaration.table.is_some(), declaration.json.is_some()];
         let sources = sources.iter().filter(|source| **source).count();

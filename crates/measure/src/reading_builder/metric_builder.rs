@@ -59,7 +59,7 @@ impl MetricBuilder<'_> {
 
     /// The value describes the whole job; any of its processes may print it.
     #[inline]
-    pub(crate) fn whole(self) -> Self {
+    pub(crate) fn of_whole_job(self) -> Self {
         Self { whole: true, ..self }
     }
 

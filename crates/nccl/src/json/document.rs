@@ -53,7 +53,7 @@ impl JsonDocument {
     pub(crate) fn read(&mut self, input: impl Read) -> io::Result<()> {
         let mut tokens = Tokens::new(input);
         let stop = loop {
-            match tokens.more() {
+            match tokens.has_more() {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(stop) => break stop,

@@ -150,7 +150,7 @@ impl<R: Read> Tokens<R> {
     }
 
     /// Whether another value follows before the end of the input.
-    pub(crate) fn more(&mut self) -> Result<bool, Stop> {
+    pub(crate) fn has_more(&mut self) -> Result<bool, Stop> {
         loop {
             match self.next() {
                 // Skip separators between objects that are joined in one file or one array.

@@ -34,7 +34,7 @@ impl Partial {
     }
 
     /// The row in its current state, with a missing half marked. `None` without a complete half.
-    pub(crate) fn given_up(mut self, layout: &Layout) -> Option<Row> {
+    pub(crate) fn into_partial_row(mut self, layout: &Layout) -> Option<Row> {
         if self.filled < layout.count() && self.row.partial.is_none() {
             self.row.partial = Some(Box::new(PartialHalf::unread(layout.placement(self.filled))));
         }

@@ -219,7 +219,7 @@ async fn the_suspects_of_a_verdict_are_those_of_its_record() {
         reached.suspects = (0..count).map(|node| suspect(&format!("n{node}.hall.example"))).collect();
         let facts = vec![Fact::ClusterReady(hall.clone()), job_done(), logs(), Fact::VerdictReached(reached)];
         crate::support::run_on_existing(&store, "night-1", SystemClock.now(), workflow(), facts).await;
-        dashboard_of(store).view.nodes(None, 9).await.unwrap().nodes
+        dashboard_of(store).run_index.nodes(None, 9).await.unwrap().nodes
     };
     let found = states(1, None).await;
     assert_eq!(found.len(), 1, "{found:?}");
@@ -249,7 +249,7 @@ async fn runs_with_evidence_against_nodes_are_read_beyond_the_limit() {
     use run_index::NodeState;
 
     let states = async |store: &Arc<dyn Store>, limit: usize| {
-        let nodes = dashboard_of(Arc::clone(store)).view.nodes(None, limit).await.unwrap();
+        let nodes = dashboard_of(Arc::clone(store)).run_index.nodes(None, limit).await.unwrap();
         let states: Vec<_> = nodes.nodes.iter().map(|node| (node.node.clone(), node.state)).collect();
         (states, nodes.older_runs)
     };
@@ -261,8 +261,8 @@ async fn runs_with_evidence_against_nodes_are_read_beyond_the_limit() {
     assert_eq!(older, 5);
     // Summaries of an earlier version do not state which runs have evidence against nodes.
     let store = drained_and_then(300).await;
-    let view = dashboard_of(Arc::clone(&store)).view;
-    let all = view.all().await.unwrap();
+    let run_index = dashboard_of(Arc::clone(&store)).run_index;
+    let all = run_index.all().await.unwrap();
     let marked: Vec<&RunId> = all
         .iter()
         .filter(|summary| summary.changes_nodes == Some(true))

@@ -28,19 +28,19 @@ async fn lists_of_ten_thousand_closed_runs_are_timed() {
         }
     }
     let store: Arc<dyn Store> = Arc::new(FolderStore::open(folder.path()).unwrap());
-    let view =
+    let run_index =
         || RunIndex::new(ledger(Arc::clone(&store)), Arc::clone(&store), Arc::new(SystemClock), Pace::LOCAL);
     let wanted = RunFilter::default();
     for what in ["first fold of all runs", "cold start", "second cold start"] {
-        let view = view();
+        let run_index = run_index();
         let started = Instant::now();
-        assert_eq!(view.page(&wanted).await.unwrap().runs[0].run, run(RUNS - 2));
+        assert_eq!(run_index.page(&wanted).await.unwrap().runs[0].run, run(RUNS - 2));
         println!("{what}, {RUNS} runs with {files} records: {:?}", started.elapsed());
         let mut warm: Vec<_> = Vec::new();
         for _ in 0..30 {
             tokio::time::sleep(Pace::LOCAL.max_age.0).await;
             let started = Instant::now();
-            view.page(&wanted).await.unwrap();
+            run_index.page(&wanted).await.unwrap();
             warm.push(started.elapsed());
         }
         warm.sort();

@@ -1,5 +1,5 @@
 //! Integration tests of the crate, in one binary, because each binary links all dependencies.
 
 mod costs;
+mod index;
 mod support;
-mod view;

@@ -2,6 +2,6 @@
 
 mod bus;
 mod config;
+mod dead_letters;
 mod meters;
-mod parking;
 mod push;

@@ -141,7 +141,7 @@ fn service(
         name: "test",
         version: "1.2.3",
         revision: None,
-        takes: vec![TYPE],
+        handled_events: vec![TYPE],
         handler,
         dead_letters,
         periodic_tasks,

@@ -85,7 +85,7 @@ fn may_stay_unrecorded(
         }
         _ => {
             let Some(stage) = fact.stage() else { return true };
-            !state.wants(stage)
+            !state.requires(stage)
                 || state.closed.is_some()
                 || state.attempt(stage) != attempt
                 || earlier(Fact::is_terminal)

@@ -39,7 +39,7 @@ pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
     named(evidence, found);
     drained(evidence, found);
     if !quiet {
-        left(evidence, found);
+        remaining_resources(evidence, found);
     }
 }
 
@@ -188,7 +188,7 @@ fn pair(
         known.state_at(place).is_some_and(|state| {
             state.checks().map(|check| Stage::Locate.of(check)).any(|search| {
                 let running = state.stage(search).is_some_and(|stage| !stage.stopped);
-                state.wants(search) && running
+                state.requires(search) && running
             })
         })
     }) {
@@ -379,7 +379,7 @@ fn stops(evidence: &RunFiles, found: &mut Vec<Violation>) {
 }
 
 /// Reports resources that still exist at the deadline for becoming idle.
-fn left(evidence: &RunFiles, found: &mut Vec<Violation>) {
+fn remaining_resources(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let clouds = &evidence.clouds;
     let clusters = clouds
         .clusters

@@ -172,7 +172,7 @@ pub fn levels(runs: &[Healthy<'_>]) -> Result<Vec<RepeatLevel>, Unlearnable> {
 fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnable> {
     let mut tables = Vec::new();
     for (log, run) in runs.iter().enumerate() {
-        tables.push(whole(run.reading).map_err(|why| Unlearnable::Unfit { log, why })?);
+        tables.push(complete_table(run.reading).map_err(|why| Unlearnable::Unfit { log, why })?);
     }
     let fingerprint = common_fingerprint(runs.iter().map(|run| &run.fingerprint))?;
     for log in 1..runs.len() {
@@ -223,7 +223,7 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnab
     Ok((baseline, levels))
 }
 
-fn whole(reading: &Reading) -> Result<&Table, String> {
+fn complete_table(reading: &Reading) -> Result<&Table, String> {
     let [table] = reading.tables.as_slice() else {
         return Err(format!("expected one table, found {}", reading.tables.len()));
     };

@@ -95,7 +95,7 @@ impl Belief {
         let (near, far): (Vec<_>, Vec<_>) =
             sampled.into_iter().partition(|(bad, _)| neighbors(bad, &likeliest));
         let neighborhood: f64 = near.iter().map(|(_, fraction)| fraction).sum();
-        let likelihoods = self.around(&likeliest);
+        let likelihoods = self.neighbors(&likeliest);
         let total: f64 = likelihoods.iter().map(|(_, likelihood)| likelihood).sum();
         let exact = likelihoods.into_iter().map(|(bad, likelihood)| (bad, likelihood / total * neighborhood));
         self.sets = far.into_iter().chain(exact).collect();
@@ -111,7 +111,7 @@ impl Belief {
 
     /// A set, and all sets with one member removed, exchanged or added, with their likelihood relative to the
     /// first.
-    fn around(&self, bad: &BadMembers) -> Vec<(BadMembers, f64)> {
+    fn neighbors(&self, bad: &BadMembers) -> Vec<(BadMembers, f64)> {
         let evidence = &self.evidence;
         let against = evidence.wrong(bad.iter().copied());
         let mut sets = vec![(bad.clone(), 1.0)];
@@ -139,7 +139,7 @@ impl Belief {
         size_ratio: f64,
     ) -> impl Iterator<Item = (BadMembers, f64)> {
         let mut each = Vec::new();
-        self.evidence.each_more(rest, against, &mut each);
+        self.evidence.likelihoods_with_each(rest, against, &mut each);
         each.into_iter().enumerate().filter_map(move |(member, ratio)| {
             let likelihood = ratio * size_ratio;
             if likelihood <= NEGLIGIBLE || bad.binary_search(&member).is_ok() {

@@ -18,7 +18,11 @@ pub(super) fn most_informative(belief: &Belief) -> Option<(Vec<usize>, f64)> {
     let mut best: Option<(Vec<usize>, f64)> = None;
     let mut consider = |order: &[usize]| {
         let (to, degraded) = up_to(belief, order);
-        if to >= 2 && best.as_ref().is_none_or(|best| off(degraded) < off(best.1) - 1e-9) {
+        if to >= 2
+            && best
+                .as_ref()
+                .is_none_or(|best| distance_from_half(degraded) < distance_from_half(best.1) - 1e-9)
+        {
             best = Some((order[..to].to_vec(), degraded));
         }
     };
@@ -43,7 +47,7 @@ pub(super) fn most_informative(belief: &Belief) -> Option<(Vec<usize>, f64)> {
 }
 
 /// Distance from one half.
-fn off(chance: f64) -> f64 {
+fn distance_from_half(chance: f64) -> f64 {
     (chance - 0.5).abs()
 }
 
@@ -62,7 +66,7 @@ fn up_to(belief: &Belief, order: &[usize]) -> (usize, f64) {
     let (mut sum, mut best) = (0.0, (0, f64::INFINITY));
     for (at, first) in first.iter().enumerate() {
         sum += first;
-        if at >= 1 && off(sum) < off(best.1) - 1e-12 {
+        if at >= 1 && distance_from_half(sum) < distance_from_half(best.1) - 1e-12 {
             best = (at + 1, sum);
         }
     }

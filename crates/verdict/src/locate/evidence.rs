@@ -80,7 +80,7 @@ impl GroupEvidence {
 
     /// `into[member]`: likelihood ratio of `bad` plus this member to a set with `against` wrong outcomes,
     /// ignoring sizes; 0 for members of `bad`. Returns the sum.
-    pub fn each_more(&self, bad: &[usize], against: u32, into: &mut Vec<f64>) -> f64 {
+    pub fn likelihoods_with_each(&self, bad: &[usize], against: u32, into: &mut Vec<f64>) -> f64 {
         into.clear();
         into.resize(self.members, 0.0);
         let hit: Vec<u64> =

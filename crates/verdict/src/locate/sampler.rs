@@ -37,7 +37,7 @@ impl Sampler {
         }
         let against = evidence.wrong(bad.iter().copied());
         let old = bad.remove(self.chance.below(bad.len()));
-        let sum = evidence.each_more(bad, against, &mut self.room);
+        let sum = evidence.likelihoods_with_each(bad, against, &mut self.room);
         insert(bad, self.draw(sum).unwrap_or(old));
     }
 
@@ -46,11 +46,11 @@ impl Sampler {
             return;
         }
         let against = evidence.wrong(bad.iter().copied());
-        let sum = evidence.each_more(bad, against, &mut self.room);
+        let sum = evidence.likelihoods_with_each(bad, against, &mut self.room);
         let Some(newcomer) = self.draw(sum) else { return };
         insert(bad, newcomer);
         let there = sum * evidence.grown(bad.len());
-        let back: f64 = each_less(bad, against, evidence).iter().sum();
+        let back: f64 = likelihoods_without_each(bad, against, evidence).iter().sum();
         if self.chance.part() * back >= there {
             bad.retain(|member| *member != newcomer);
         }
@@ -61,7 +61,7 @@ impl Sampler {
             return;
         }
         let against = evidence.wrong(bad.iter().copied());
-        let each = each_less(bad, against, evidence);
+        let each = likelihoods_without_each(bad, against, evidence);
         let there: f64 = each.iter().sum();
         let mut left = self.chance.part() * there;
         let leaving = each.iter().position(|likelier| {
@@ -69,7 +69,8 @@ impl Sampler {
             left < 0.0
         });
         let member = bad.remove(leaving.unwrap_or(bad.len() - 1));
-        let back = evidence.each_more(bad, against, &mut self.room) * evidence.grown(bad.len() + 1);
+        let back =
+            evidence.likelihoods_with_each(bad, against, &mut self.room) * evidence.grown(bad.len() + 1);
         if self.chance.part() * back >= there {
             insert(bad, member);
         }
@@ -92,7 +93,7 @@ fn insert(bad: &mut BadMembers, member: usize) {
 
 /// `[at]`: likelihood ratio of `bad` without its member `at` to a set with `against` wrong outcomes, ignoring
 /// sizes.
-fn each_less(bad: &[usize], against: u32, evidence: &GroupEvidence) -> Vec<f64> {
+fn likelihoods_without_each(bad: &[usize], against: u32, evidence: &GroupEvidence) -> Vec<f64> {
     let without = |at: usize| bad[..at].iter().chain(&bad[at + 1..]).copied();
     (0..bad.len()).map(|at| evidence.likelier(evidence.wrong(without(at)), against)).collect()
 }

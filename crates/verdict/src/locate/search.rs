@@ -150,7 +150,7 @@ impl<'a> GroupSearch<'a> {
             named_from: self.options.min_confidence,
             tests: self.tests,
             most: self.most,
-            more: if done { 0 } else { self.more() },
+            more: if done { 0 } else { self.remaining_tests() },
         };
         let mut located = Located::named(named.into_iter().map(suspect).collect());
         located.suspected = suspected.into_iter().map(suspect).collect();
@@ -177,7 +177,7 @@ impl<'a> GroupSearch<'a> {
     ///
     /// The unknown information in bits, divided by the information per test, plus the tests to reach
     /// certainty, which depend on the likelihood ratio of an outcome under two sets.
-    fn more(&self) -> usize {
+    fn remaining_tests(&self) -> usize {
         let Some((bad, _)) = self.belief.sets.first() else { return 0 };
         if self.next().is_none() {
             return 0;

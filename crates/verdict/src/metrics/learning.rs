@@ -132,7 +132,7 @@ impl<'a> MetricHistory<'a> {
     ) -> (LearnedMetrics, Vec<String>) {
         let is_known =
             |at: usize| passed.iter().filter(|run| self.value(**run, at).is_some()).nth(fewest - 1);
-        let (mut keys, mut missing) = (self.lost(passed, fewest), Vec::new());
+        let (mut keys, mut missing) = (self.missing_values(passed, fewest), Vec::new());
         for (key, at) in &self.own {
             match is_known(*at) {
                 Some(_) => keys.push((*key, *at)),
@@ -144,7 +144,7 @@ impl<'a> MetricHistory<'a> {
 
     /// Values that the run lacks although it measured their nodes: the newest run on the node and at least `fewest` runs have them. They
     /// are learned, so that the comparison reports them as missing.
-    fn lost(&self, passed: &[usize], fewest: usize) -> Vec<(BorrowedKey<'_>, usize)> {
+    fn missing_values(&self, passed: &[usize], fewest: usize) -> Vec<(BorrowedKey<'_>, usize)> {
         let mut newest: BTreeMap<Option<&str>, usize> = BTreeMap::new();
         let lost = || self.lost.iter().map(|(key, at)| (BorrowedKey::learned(key), *at));
         if self.lost.is_empty() {
@@ -197,7 +197,7 @@ impl<'a> MetricHistory<'a> {
             for ((key, at), values) in keys.iter().zip(&measured) {
                 let plain: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
                 let (value, spread) = match tiers {
-                    Some(tiers) => tiers.middle(&plain),
+                    Some(tiers) => tiers.median_and_spread(&plain),
                     None => {
                         let value = median(plain.clone());
                         let deviation = deviation(plain.into_iter(), value);

@@ -104,7 +104,7 @@ pub(crate) fn judge(
     found.reasons.extend(standard.learned.iter().cloned());
     bounded(reading, criteria, standard, &mut found);
     if found.reasons.iter().all(|reason| reason.weighs == Verdict::Pass) {
-        found.add(Verdict::Pass, "METRICS_GOOD", good(reading));
+        found.add(Verdict::Pass, "METRICS_GOOD", pass_text(reading));
     }
     let FoundReasons { mut reasons, mut evidence, pairs: bad_pairs } = found;
     for (name, bad) in bad_pairs {
@@ -289,7 +289,7 @@ fn bounded(reading: &Reading, criteria: &Criteria, standard: &Standard<'_>, foun
     }
 }
 
-fn good(reading: &Reading) -> String {
+fn pass_text(reading: &Reading) -> String {
     let values = reading.metrics.iter().filter(|metric| metric.value.is_some()).count() as u64;
     let subjects: BTreeSet<_> = reading.metrics.iter().map(SubjectPosition::of_metric).collect();
     let are = if values == 1 { "is" } else { "are" };

@@ -68,7 +68,7 @@ impl Tiers {
     }
 
     /// Median of a subject's values, at the level that most of the values have, and their relative spread.
-    pub(super) fn middle(&self, values: &[f64]) -> (f64, f64) {
+    pub(super) fn median_and_spread(&self, values: &[f64]) -> (f64, f64) {
         let raised: Vec<f64> = values.iter().map(|value| self.raised(*value)).collect();
         let middle = median(raised.clone());
         let spread = deviation(raised.into_iter().map(|value| value / middle), 1.0);
@@ -105,7 +105,7 @@ mod tests {
         assert!(
             (found.other(7_230.0) - 7_072.0).abs() < 1e-6 && (found.other(7_072.0) - 7_230.0).abs() < 1e-6
         );
-        let (middle, spread) = found.middle(&[7_072.0, 7_230.0, 7_230.0, 7_230.0, 7_072.0]);
+        let (middle, spread) = found.median_and_spread(&[7_072.0, 7_230.0, 7_230.0, 7_230.0, 7_072.0]);
         assert!(middle == 7_230.0 && spread < 1e-9, "{middle} {spread}");
         assert_eq!(healthy(Some(found), 7_230.0, 7_071.0), found.other(7_230.0));
         assert_eq!(healthy(Some(found), 7_230.0, 7_160.0), 7_230.0, "the value is nearer to its own level");

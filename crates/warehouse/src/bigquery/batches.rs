@@ -121,7 +121,7 @@ impl Batches {
         if let Some(mark) = self.load_store.mark(load).await? {
             return Ok(FoundBatch::Found(self.read(mark.batch).await?));
         }
-        Ok(match self.last().await? {
+        Ok(match self.last_batch().await? {
             Some(last) if last.has(load) => FoundBatch::Found(last),
             last => FoundBatch::Absent { last },
         })
@@ -161,7 +161,7 @@ impl Batches {
     }
 
     /// The batch with the highest number. Numbers have no gaps, so a binary search finds it.
-    async fn last(&self) -> Result<Option<Batch>, Error> {
+    async fn last_batch(&self) -> Result<Option<Batch>, Error> {
         let (mut there, mut step) = (self.known.load(Ordering::Relaxed), 1);
         let mut absent = loop {
             if !self.is_there(there + step).await? {

@@ -30,7 +30,7 @@ struct MatrixCell {
 }
 
 impl MatrixCell {
-    fn over(self, program: &Program) -> Program {
+    fn applied_to(self, program: &Program) -> Program {
         match program {
             Program::NcclTests(workload) => Program::NcclTests(Workload {
                 collective: self.collective.unwrap_or(workload.collective),
@@ -130,7 +130,7 @@ impl<'a> WorkflowReader<'a> {
                     );
                 }
                 let Some(read) = read.clone() else { continue };
-                let program = cell.over(&read.program);
+                let program = cell.applied_to(&read.program);
                 let benchmark = Benchmark { program, environment, ..read };
                 self.measured.extend(document.clone());
                 checks.push(Check { name, benchmark, needs: needs.clone(), limit: file.limit });

@@ -91,7 +91,7 @@ pub async fn pin(
     let why = short(why, StatusCode::UNPROCESSABLE_ENTITY)?;
     let unprocessable = |why: String| ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, why);
     let run: RunId = run.parse().map_err(|error: model::InvalidId| unprocessable(format!("run: {error}")))?;
-    let reference = gateway.view.reference(Some(&workflow), &run, source).await;
+    let reference = gateway.run_index.reference(Some(&workflow), &run, source).await;
     let baseline = match reference {
         Ok(reference) => reference.baseline,
         Err(ReferenceError::Index(error)) => return Err(error.into()),

@@ -41,7 +41,7 @@ pub struct FileList {
 }
 
 async fn logs(gateway: &Gateway, run: &RunId) -> Result<RunLogs, ApiProblem> {
-    gateway.view.logs(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))
+    gateway.run_index.logs(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))
 }
 
 pub async fn list(
@@ -163,7 +163,7 @@ pub async fn report(
         Some(name) => Some(gateway.check_named(&run, &name).await?),
         None => None,
     };
-    let report = gateway.view.report_of(&run, check, addresses).await?.ok_or_else(no_run)?;
+    let report = gateway.run_index.report_of(&run, check, addresses).await?.ok_or_else(no_run)?;
     let input = report.input();
     let (media, text) = match form {
         FileForm::Html => ("text/html; charset=utf-8", report::html(&input)),

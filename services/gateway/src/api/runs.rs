@@ -182,7 +182,7 @@ pub async fn list(
         after: after.map_err(|why| bad("after", why.to_owned()))?,
         limit: filters.limit,
     };
-    Ok(Json(gateway.view.page(&wanted).await?))
+    Ok(Json(gateway.run_index.page(&wanted).await?))
 }
 
 pub async fn begin(
@@ -192,14 +192,15 @@ pub async fn begin(
     headers: HeaderMap,
     JsonBody(begin): JsonBody<Begin>,
 ) -> Result<Response, ApiProblem> {
-    let key = match headers.get("idempotency-key").map(|key| key.to_str().ok().filter(|key| fit(key))) {
-        None => ids::unique(),
-        Some(Some(key)) => format!("key/{key}"),
-        Some(None) => {
-            let why = "Idempotency-Key: expected 1 to 200 of the characters a-z A-Z 0-9 _ . : -";
-            return Err(ApiProblem::new(StatusCode::BAD_REQUEST, why));
-        }
-    };
+    let key =
+        match headers.get("idempotency-key").map(|key| key.to_str().ok().filter(|key| is_valid_key(key))) {
+            None => ids::unique(),
+            Some(Some(key)) => format!("key/{key}"),
+            Some(None) => {
+                let why = "Idempotency-Key: expected 1 to 200 of the characters a-z A-Z 0-9 _ . : -";
+                return Err(ApiProblem::new(StatusCode::BAD_REQUEST, why));
+            }
+        };
     let request = StartRequest {
         key: EventKey { source: format!("{CALLERS}{owner}"), id: key },
         workflow: begin.workflow,
@@ -212,7 +213,7 @@ pub async fn begin(
     let started = gateway.starter.start(&request).await?;
     // Wait until the run is recorded, because callers read it next. If the conductor is slow, callers must retry.
     let until = Instant::now() + RECORDED;
-    while Instant::now() < until && gateway.view.folded(&started.run).await?.is_none() {
+    while Instant::now() < until && gateway.run_index.folded(&started.run).await?.is_none() {
         tokio::time::sleep(PAUSE).await;
     }
     let links = Links::of(&started.run);
@@ -221,7 +222,7 @@ pub async fn begin(
     Ok((StatusCode::ACCEPTED, location, Json(begun)).into_response())
 }
 
-fn fit(key: &str) -> bool {
+fn is_valid_key(key: &str) -> bool {
     (1..=200).contains(&key.len())
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte))
 }
@@ -229,7 +230,7 @@ fn fit(key: &str) -> bool {
 impl Gateway {
     /// Position of a check of a run.
     pub(super) async fn check_named(&self, run: &RunId, name: &str) -> Result<CheckIndex, ApiProblem> {
-        let folded = self.view.folded(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
+        let folded = self.run_index.folded(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
         let no_check = || {
             ApiProblem::new(
                 StatusCode::NOT_FOUND,
@@ -241,7 +242,7 @@ impl Gateway {
 }
 
 async fn shown(gateway: &Gateway, run: &RunId) -> Result<RunResource, ApiProblem> {
-    let detail = gateway.view.detail(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
+    let detail = gateway.run_index.detail(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
     Ok(RunResource { detail, links: Links::of(run) })
 }
 
@@ -265,7 +266,7 @@ pub async fn show(
         Some(name) => Some(gateway.check_named(&run, &name).await?),
         None => None,
     };
-    let detail = gateway.view.detail_of(&run, check).await?;
+    let detail = gateway.run_index.detail_of(&run, check).await?;
     let detail = detail.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
     Ok(Json(RunResource { detail, links: Links::of(&run) }))
 }
@@ -274,7 +275,7 @@ pub async fn records(
     State(gateway): State<Arc<Gateway>>,
     PathParam(run): PathParam,
 ) -> Result<Json<RunRecords>, ApiProblem> {
-    let folded = gateway.view.folded(&run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
+    let folded = gateway.run_index.folded(&run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
     Ok(Json(RunRecords { schema: "burnin/records/v1", records: folded.records }))
 }
 
@@ -312,7 +313,7 @@ pub async fn follow(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiProblem> {
     shown(&gateway, &run).await?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
-    let steps = gateway.view.follow(run, last.or(after).unwrap_or(0));
+    let steps = gateway.run_index.follow(run, last.or(after).unwrap_or(0));
     let steps = steps.filter_map(async |step| {
         let step = step.inspect_err(|error| tracing::warn!("{}", service::worker::chain(error))).ok()?;
         Event::default().id(step.seq.to_string()).event("record").json_data(&step).ok()

@@ -86,7 +86,7 @@ impl Gateway {
     /// Returns an error if the catalogue or the ledgers cannot be read.
     pub async fn offers(&self) -> Result<Offers, ApiProblem> {
         let read = self.catalogue.read().await.map_err(|error| ApiProblem::unavailable(&error))?;
-        let validated = self.view.validated().await?;
+        let validated = self.run_index.validated().await?;
         let now = self.clock.now();
         let mut workflows = Vec::new();
         for (name, entry) in &read.workflows {

@@ -49,7 +49,7 @@ impl HttpSender {
     /// Sends a test message to a channel of a workflow. Stores no notice.
     pub async fn test(&self, target: &Notify) -> TestResult {
         let id = format!("test-{}", service::ids::unique());
-        if let Some(lacks) = self.secrets.lacks(target) {
+        if let Some(lacks) = self.secrets.missing_setting(target) {
             return TestResult::Lacks(lacks);
         }
         let address = |name: &str| http::address(name, &self.secrets.find(name, SecretOrigin::Url)?);
@@ -118,7 +118,7 @@ impl Sender for HttpSender {
         result.unwrap_or_else(Reply::transient)
     }
 
-    fn lacks(&self, notice: &Notice) -> Option<String> {
+    fn missing_setting(&self, notice: &Notice) -> Option<String> {
         let missing = |name: &str, kinds: &[SecretOrigin]| {
             kinds.iter().find_map(|kind| self.secrets.find(name, *kind).err())
         };

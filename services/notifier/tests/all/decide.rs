@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
 use notifier::decide::{
     ChannelHistory, NoticeContent, NoticeSubject, PlannedNotice, Recipient, RunOutcome, STILL, StateChange,
-    begun,
+    notices_of_start,
 };
 use run_index::{RunStatus, RunSummary};
 use serde_json::json;
@@ -53,7 +53,7 @@ fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<PlannedNotic
     let channels: BTreeSet<_> = subject.targets.iter().filter_map(notifier::decide::channel).collect();
     let history: ChannelHistory =
         others.iter().map(|summary| (summary.run.clone(), channels.clone())).collect();
-    notifier::decide::ended(subject, others, &history)
+    notifier::decide::notices_of_end(subject, others, &history)
 }
 
 fn slack(on: &[News]) -> Vec<Notify> {
@@ -228,8 +228,9 @@ fn a_commit_receives_a_status_for_every_run() {
     assert_eq!([0, 1, 2, 3].map(count), [0, 1, 0, 1]);
 
     let (open, over) = (line(7, 'o', 7.0), line(8, 'p', 8.0));
-    let begins =
-        |summary: &RunSummary, push| begun(&NoticeSubject { summary, cluster: None, push, targets: &notify });
+    let begins = |summary: &RunSummary, push| {
+        notices_of_start(&NoticeSubject { summary, cluster: None, push, targets: &notify })
+    };
     assert_eq!(
         begins(&open, Some(&push)),
         [PlannedNotice { to: Recipient::Status(push.clone()), content: NoticeContent::Started }]
@@ -254,7 +255,7 @@ fn news_to(entries: &str, on: &[News], apart: f64) -> Option<(News, String)> {
     }
     let notify = slack(on);
     let subject = NoticeSubject { summary: lines.last()?, cluster: Some("c1"), push: None, targets: &notify };
-    match notifier::decide::ended(&subject, &lines, &history).pop()?.content {
+    match notifier::decide::notices_of_end(&subject, &lines, &history).pop()?.content {
         NoticeContent::Changed(new) => Some((new.news, new.first.to_string())),
         other => panic!("{other:?}"),
     }

@@ -98,7 +98,7 @@ fn every_line_of_the_recorded_watches_is_read() {
                         jobset.status.terminal_state.as_deref(),
                         object["status"]["terminalState"].as_str()
                     );
-                    ended += usize::from(state::over(&jobset));
+                    ended += usize::from(state::has_ended(&jobset));
                     jobset.metadata.uid
                 }
                 "workloads" => {
@@ -127,7 +127,7 @@ fn unknown_fields_and_values_are_accepted() {
     let jobset: JobSet = typed(
         &json!({"kind": "JobSet", "new": {"a": 1}, "status": {"terminalState": "Paused", "newer": []}}),
     );
-    assert!(state::over(&jobset), "an unknown end state is treated as an end state");
+    assert!(state::has_ended(&jobset), "an unknown end state is treated as an end state");
     let workload: KueueWorkload = typed(
         &json!({"metadata": {}, "status": {"conditions": [{"type": "New", "status": "Maybe", "x": 1}]}}),
     );

@@ -25,7 +25,7 @@ fn accounted(version: &str, scenario: &str) -> SlurmJobRow {
     let line = text.lines().nth(1).expect("a line");
     let column: Vec<&str> = line.split('|').collect();
     let selected = [column[0], column[2], column[3], column[8], column[9], column[6], column[10]].join("|");
-    SlurmJobRow::accounted(&selected).expect("a job")
+    SlurmJobRow::from_accounting(&selected).expect("a job")
 }
 
 fn late() -> Timestamp {
@@ -116,7 +116,8 @@ fn a_job_that_its_script_stopped_has_timed_out() {
 
 #[test]
 fn a_refused_submission_is_not_a_job() {
-    let refused = SlurmJobRow::accounted("8|FAILED|1:0|None|2026-11-20T19:13:16|None assigned|None").unwrap();
+    let refused =
+        SlurmJobRow::from_accounting("8|FAILED|1:0|None|2026-11-20T19:13:16|None assigned|None").unwrap();
     assert_eq!(found(&refused, &Marks::default()), "absent");
 }
 

@@ -137,14 +137,22 @@ pub async fn pages(runs: usize) -> Router {
 
 pub fn dashboard_of(store: Arc<dyn Store>) -> Dashboard {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let view = RunIndex::new(
+    let run_index = RunIndex::new(
         Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique)),
         Arc::clone(&store),
         Arc::clone(&clock),
         Pace::LOCAL,
     );
-    let (view, plans) = (Arc::new(view), Arc::new(TwoWorkflows));
-    Dashboard { view, store, plans, clock, output: None, warehouse: "here".to_owned(), beside_gateway: true }
+    let (run_index, plans) = (Arc::new(run_index), Arc::new(TwoWorkflows));
+    Dashboard {
+        run_index,
+        store,
+        plans,
+        clock,
+        output: None,
+        warehouse: "here".to_owned(),
+        beside_gateway: true,
+    }
 }
 
 pub async fn get(pages: &Router, path: &str) -> (u16, String, String) {

@@ -68,7 +68,7 @@ pub fn ledger(store: Arc<dyn Store>) -> Ledger {
     Ledger::new(store, Arc::new(move || counter.fetch_add(1, Ordering::Relaxed).to_string()))
 }
 
-pub fn view(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<RunIndex> {
+pub fn run_index(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<RunIndex> {
     let pace = Pace { max_age: Span::from_secs(1), scan_interval: Span::from_secs(10) };
     Arc::new(RunIndex::new(ledger(Arc::clone(store)), Arc::clone(store), clock.clone(), pace))
 }

@@ -147,7 +147,7 @@ impl GatewayBed {
             name: "gateway",
             version: "0",
             revision: None,
-            takes: gateway::TAKES.to_vec(),
+            handled_events: gateway::HANDLED_EVENTS.to_vec(),
             handler: self.gateway.clone(),
             dead_letters: Arc::new(service::StoredDeadLetters::new(self.store.clone(), self.clock.clone())),
             periodic_tasks: self.gateway.periodic_tasks(),
@@ -224,7 +224,7 @@ fn gateway(
     Gateway::new(GatewaySetup {
         ledger: ledger(store),
         store: store.clone(),
-        view: Arc::new(RunIndex::new(ledger(store), store.clone(), clock.clone(), pace)),
+        run_index: Arc::new(RunIndex::new(ledger(store), store.clone(), clock.clone(), pace)),
         catalogue: Catalogue::folder(folder),
         bus: bus.clone(),
         clock: clock.clone(),

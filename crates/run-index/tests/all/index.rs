@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{Counting, START, ask, cancel, ledger, run, view};
+use crate::support::{Counting, START, ask, cancel, ledger, run, run_index};
 use futures::{StreamExt, TryStreamExt};
 use ledger::{MemoryStore, Store};
 use model::{RunId, Span, Timestamp};
@@ -35,8 +35,8 @@ impl IndexedLedger {
         bed
     }
 
-    fn view(&self) -> Arc<RunIndex> {
-        view(&self.store, &self.clock)
+    fn run_index(&self) -> Arc<RunIndex> {
+        run_index(&self.store, &self.clock)
     }
 }
 
@@ -47,12 +47,12 @@ fn names(page: &RunPage) -> Vec<RunId> {
 #[tokio::test]
 async fn each_run_is_on_one_page_even_if_runs_begin_between_pages() {
     let bed = IndexedLedger::with(0..250).await;
-    let view = bed.view();
+    let run_index = bed.run_index();
     let mut seen = Vec::new();
     let mut wanted = RunFilter { limit: Some(60), ..RunFilter::default() };
     let mut number = 1000;
     loop {
-        let page = view.page(&wanted).await.unwrap();
+        let page = run_index.page(&wanted).await.unwrap();
         seen.extend(names(&page));
         // A run is requested between two pages.
         ask(&ledger(Arc::clone(&bed.store)), number).await;
@@ -68,7 +68,7 @@ async fn each_run_is_on_one_page_even_if_runs_begin_between_pages() {
         (-(number / 2), run.clone())
     });
     assert_eq!(seen, expected);
-    let newest = view.page(&RunFilter { limit: Some(1), ..RunFilter::default() }).await.unwrap();
+    let newest = run_index.page(&RunFilter { limit: Some(1), ..RunFilter::default() }).await.unwrap();
     assert_eq!(names(&newest), [run(number - 1)], "a run that started meanwhile is listed");
     assert!("x".parse::<ListCursor>().is_err() && "".parse::<ListCursor>().is_err());
 }
@@ -76,9 +76,9 @@ async fn each_run_is_on_one_page_even_if_runs_begin_between_pages() {
 #[tokio::test]
 async fn only_runs_that_match_every_filter_are_listed() {
     let bed = IndexedLedger::with(0..60).await;
-    let view = bed.view();
+    let run_index = bed.run_index();
     let count = async |wanted: RunFilter| {
-        view.page(&RunFilter { limit: Some(200), ..wanted }).await.unwrap().runs.len()
+        run_index.page(&RunFilter { limit: Some(200), ..wanted }).await.unwrap().runs.len()
     };
     let text = |text: &str| Some(text.to_owned());
     assert_eq!(count(RunFilter::default()).await, 60);
@@ -99,7 +99,7 @@ async fn only_runs_that_match_every_filter_are_listed() {
 async fn a_closed_run_is_folded_only_once() {
     let bed = IndexedLedger::with(0..1001).await;
     let wanted = RunFilter { limit: Some(5), ..RunFilter::default() };
-    let first = bed.view();
+    let first = bed.run_index();
     bed.counting.asked();
     let page = first.page(&wanted).await.unwrap();
     let (reads, _) = bed.counting.asked();
@@ -112,7 +112,7 @@ async fn a_closed_run_is_folded_only_once() {
     assert_eq!(first.page(&wanted).await.unwrap(), page);
     assert_eq!(bed.counting.asked(), (0, 0));
     // A cold start reads the segments and folds the other runs: all open ones, and fewer closed ones than fill a segment.
-    let second = bed.view();
+    let second = bed.run_index();
     assert_eq!(second.page(&wanted).await.unwrap(), page);
     let (reads, lists) = bed.counting.asked();
     let (segments, unkept) = (990 / 128, 990 % 128);
@@ -128,27 +128,27 @@ async fn a_closed_run_is_folded_only_once() {
 #[tokio::test]
 async fn other_runs_are_listed_despite_damaged_segments_and_ledgers() {
     let bed = IndexedLedger::with(1..200).await;
-    bed.view().all().await.unwrap();
+    bed.run_index().all().await.unwrap();
     let segments = bed.store.list("view/").await.unwrap();
     assert_eq!(segments.len(), 1);
     bed.store.remove(&segments[0]).await.unwrap();
     bed.store.create(&segments[0], "{".into()).await.unwrap();
     bed.store.create("ledger/broken/0000000001.json", "{}".into()).await.unwrap();
     bed.store.create("ledger/Not-A-Run/0000000001.json", "{}".into()).await.unwrap();
-    let view = bed.view();
-    assert_eq!(view.all().await.unwrap().len(), 199);
-    let damaged = view.damaged().await.unwrap();
+    let run_index = bed.run_index();
+    assert_eq!(run_index.all().await.unwrap().len(), 199);
+    let damaged = run_index.damaged().await.unwrap();
     assert_eq!(damaged.keys().map(RunId::as_str).collect::<Vec<_>>(), ["broken"]);
     assert!(damaged.values().all(|why| why.contains("ledger")), "{damaged:?}");
-    assert!(bed.view().detail(&"broken".parse().unwrap()).await.is_err());
-    assert!(bed.view().detail(&"absent-run".parse().unwrap()).await.unwrap().is_none());
+    assert!(bed.run_index().detail(&"broken".parse().unwrap()).await.is_err());
+    assert!(bed.run_index().detail(&"absent-run".parse().unwrap()).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn a_follower_receives_every_later_record_of_a_run_until_the_run_is_closed() {
     let bed = IndexedLedger::new();
-    let (ledger, view) = (ledger(Arc::clone(&bed.store)), bed.view());
-    let following = view.follow(run(7), 0);
+    let (ledger, run_index) = (ledger(Arc::clone(&bed.store)), bed.run_index());
+    let following = run_index.follow(run(7), 0);
     let (ledger, clock) = (&ledger, &bed.clock);
     let happens = async {
         let run = ask(ledger, 7).await;
@@ -169,8 +169,8 @@ async fn a_follower_receives_every_later_record_of_a_run_until_the_run_is_closed
     let expected = [(1, "dev.burnin.run.requested.v1"), (2, "dev.burnin.cancel.requested.v1"), (3, "closed")];
     assert_eq!(what, expected);
     assert_eq!((steps[0].run.state, steps[2].run.state), (RunStatus::Open, RunStatus::Closed));
-    let late: Vec<_> = view.follow(run(7), 2).map(|step| step.unwrap().seq).collect().await;
+    let late: Vec<_> = run_index.follow(run(7), 2).map(|step| step.unwrap().seq).collect().await;
     assert_eq!(late, [3], "a follower that has received two records receives the third");
-    let detail = view.detail(&run(7)).await.unwrap().unwrap();
+    let detail = run_index.detail(&run(7)).await.unwrap().unwrap();
     assert_eq!((detail.seq, detail.summary.conclusion.as_str()), (3, "cancelled"));
 }
