@@ -75,6 +75,7 @@ struct ServiceInfo {
     service: &'static str,
     version: &'static str,
     revision: Option<String>,
+    #[serde(rename = "takes")]
     handled_events: Vec<&'static str>,
     #[serde(rename = "chores")]
     periodic_tasks: Vec<&'static str>,
