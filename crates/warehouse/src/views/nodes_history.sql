@@ -1,6 +1,7 @@
 -- The changes of the state of each node of the existing clusters: the state, and since when. The states are those of `nodes_latest`, and
 -- `in_retest` from the request for a re-test until it was closed. A re-test without an effect returns its node to the state before it.
--- `changed`: number of the node's states until this result.
+-- `changed`: number of the node's states until this result. `states` repeats that of `nodes_latest`, because Terraform creates all views at
+-- the same time: BigQuery refuses a view that reads an absent one.
 WITH results AS (
   SELECT
     results.*,
