@@ -129,7 +129,7 @@ async fn unread(
         return Ok(Vec::new());
     }
     let ending =
-        if size == u64::MAX { None } else { scheduler.ending(cluster, job, file, size - offset).await? };
+        if size == u64::MAX { None } else { scheduler.read_tail(cluster, job, file, size - offset).await? };
     let (from, mut body) = match ending {
         Some(FileTail { from, body }) => (from, body),
         None => (0, scheduler.output(cluster, job, file).await?),

@@ -23,7 +23,7 @@ use lifecycle::{Input, RunState};
 use loader::Loader;
 use model::{CheckIndex, Fact, Limits, RunId, Span};
 use provisioner::{Providers, Provisioner};
-use run_index::{ExternalAddresses, Pace, RunIndex, RunReport};
+use run_index::{ExternalAddresses, RefreshIntervals, RunIndex, RunReport};
 use service::{Bus, Clock, Handler, MemoryBus, StoredDeadLetters, SystemClock, Worker, WorkerHandler};
 use supervisor::OwnProgram;
 use tokio::sync::watch;
@@ -36,14 +36,14 @@ use crate::{
 };
 
 /// Poll interval of local builds and clusters, which send no notifications.
-const LOOK: Span = Span::from_millis(25);
+const BACKEND_POLL_INTERVAL: Span = Span::from_millis(25);
 /// Interval between unconditional wake-ups of a run.
 pub const TICK: Span = Span::from_millis(250);
 /// Interval between listings of a ledger without new facts: the maximum delay of another process's cancel. Other processes append only
 /// cancels, because this process holds the run's lock.
 const REFRESH: Span = Span::from_secs(1);
 /// Maximum time for the subscribers to record the end of a run. A cancelled soak loads the measurements of its rounds at its end.
-const LAST_WORDS: Duration = Duration::from_secs(30);
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before an owed command is sent again.
 const RESEND: Span = Span::from_secs(5);
 
@@ -128,7 +128,12 @@ impl DataFolder {
     }
 
     pub fn run_index(&self) -> RunIndex {
-        RunIndex::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
+        RunIndex::new(
+            self.ledger.clone(),
+            Arc::clone(&self.store),
+            Arc::new(SystemClock),
+            RefreshIntervals::LOCAL,
+        )
     }
 
     /// A run with all data that its report needs.
@@ -218,9 +223,9 @@ impl Services {
         let warehouse = warehouse(data)?;
 
         let serve = Serve { memory: &memory, clock: &clock };
-        serve.worker(Builder::new(builds, LOOK), &Builder::HANDLED_EVENTS);
-        serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::HANDLED_EVENTS);
-        let agent = Agent::new(scheduler, artefacts.clone(), LOOK);
+        serve.worker(Builder::new(builds, BACKEND_POLL_INTERVAL), &Builder::HANDLED_EVENTS);
+        serve.worker(Provisioner::new(clusters, BACKEND_POLL_INTERVAL), &Provisioner::HANDLED_EVENTS);
+        let agent = Agent::new(scheduler, artefacts.clone(), BACKEND_POLL_INTERVAL);
         let rules = redact::Rules::of_this_process(Some(&data.path("secrets")));
         let rules = rules
             .map_err(|error| CliError::usage(format!("secrets to redact in logs cannot be used: {error}")))?;
@@ -311,10 +316,10 @@ impl LocalServices {
     /// most 30 s for the subscribers to record it. `burnin run --resume` completes the remaining loads.
     pub async fn end(self) -> Result<(), CliError> {
         let Self { services, run, .. } = &self;
-        let end = Instant::now() + LAST_WORDS;
+        let end = Instant::now() + END_TIMEOUT;
         let mut result = services.conductor.wake(run, Input::Tick).await;
         while result.is_ok() && services.conductor.is_loading(run) && Instant::now() < end {
-            services.clock.sleep(LOOK).await;
+            services.clock.sleep(BACKEND_POLL_INTERVAL).await;
             result = services.conductor.wake(run, Input::Tick).await;
         }
         services.bus.finish(end.saturating_duration_since(Instant::now())).await;
@@ -383,5 +388,5 @@ fn warehouse(data: &DataFolder) -> Result<Sqlite, CliError> {
 
 /// Name of the warehouse of a data folder, as reports show it to users.
 pub fn table(data: &DataFolder) -> String {
-    Sqlite::address_of(&data.path(WAREHOUSE))
+    Sqlite::display_name(&data.path(WAREHOUSE))
 }

@@ -202,7 +202,7 @@ pub fn local_and_utc(at: Timestamp, date: &str) -> String {
 }
 
 /// Timestamp for display: local time and UTC on a terminal, otherwise the exact time in UTC.
-pub fn local_time(at: Timestamp) -> String {
+pub fn display_time(at: Timestamp) -> String {
     if io::stdout().is_terminal() { local(at) } else { at.to_string() }
 }
 

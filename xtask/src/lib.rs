@@ -72,7 +72,7 @@ fn checkout() -> Result<PathBuf, String> {
 /// Writes the files and removes obsolete files, or reports differences.
 fn update_files(
     root: &Path,
-    folder: &Path,
+    target: &Path,
     files: BTreeMap<PathBuf, String>,
     check: bool,
 ) -> Result<(), String> {
@@ -82,7 +82,7 @@ fn update_files(
             differing.push(path.clone());
         }
     }
-    let there = list(root, folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let there = list(root, target).map_err(|error| format!("{}: {error}", target.display()))?;
     let stale: Vec<_> = there.into_iter().filter(|path| !files.contains_key(path)).collect();
     if check {
         differing.extend(stale);
@@ -100,14 +100,14 @@ fn update_files(
     stale.iter().try_for_each(|path| fs::remove_file(root.join(path))).map_err(|error| error.to_string())
 }
 
-fn list(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
-    if !root.join(folder).is_dir() {
+fn list(root: &Path, target: &Path) -> io::Result<Vec<PathBuf>> {
+    if !root.join(target).is_dir() {
         return Ok(Vec::new());
     }
     let mut files = Vec::new();
-    for entry in fs::read_dir(root.join(folder))? {
+    for entry in fs::read_dir(root.join(target))? {
         let entry = entry?;
-        let path = folder.join(entry.file_name());
+        let path = target.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             files.extend(list(root, &path)?);
         } else if path.extension().is_some_and(|kind| kind == "json") {

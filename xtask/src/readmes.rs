@@ -131,3 +131,26 @@ fn quoted_tests_exist() {
     let absent: Vec<_> = quoted.iter().filter(|name| !tests.contains(&format!("fn {name}("))).collect();
     assert!(absent.is_empty(), "SECURITY.md quotes tests that do not exist: {absent:?}");
 }
+
+/// Files that a document quotes exist: a renamed file must not leave a reader without it.
+#[test]
+fn quoted_paths_exist() {
+    const FOLDERS: [&str; 7] = ["crates/", "services/", "cli/", "xtask/", "infra/", "schemas/", ".ci/"];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let listed = std::process::Command::new("git").args(["ls-files", "*.md"]).current_dir(&root).output();
+    let mut count = 0;
+    for page in String::from_utf8(listed.unwrap().stdout).unwrap().lines() {
+        let document = fs::read_to_string(root.join(page)).unwrap();
+        // Words with placeholders (`NAME`, `{name}`, `*`) are patterns, not paths.
+        let paths = document.split('`').filter(|word| {
+            FOLDERS.iter().any(|folder| word.starts_with(folder))
+                && !word.contains("NAME")
+                && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))
+        });
+        for path in paths {
+            count += 1;
+            assert!(root.join(path).exists(), "{page} quotes {path}, which does not exist");
+        }
+    }
+    assert!(count > 100, "{count} paths");
+}

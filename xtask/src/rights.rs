@@ -146,17 +146,20 @@ fn broken(rights: &Rights) -> Vec<String> {
             }
         }
     }
-    let renting = |role: &str| ["compute.", "container.", "file."].iter().any(|kind| role.contains(kind));
+    let provisions_clusters =
+        |role: &str| ["compute.", "container.", "file."].iter().any(|kind| role.contains(kind));
     for (name, service) in &rights.services {
-        if service.project.iter().any(|role| renting(role)) {
+        if service.project.iter().any(|role| provisions_clusters(role)) {
             broken.push(format!("{name}: clusters are provisioned by builds, not by services"));
         }
         for build in &service.acts_as {
-            let rents =
-                rights.builds.get(build).is_some_and(|build| build.project.iter().any(|role| renting(role)));
+            let provisions = rights
+                .builds
+                .get(build)
+                .is_some_and(|build| build.project.iter().any(|role| provisions_clusters(role)));
             if !rights.builds.contains_key(build) {
                 broken.push(format!("{name}: undefined build {build}"));
-            } else if rents && name != "provisioner" {
+            } else if provisions && name != "provisioner" {
                 broken.push(format!("{name}: only the provisioner may provision clusters"));
             }
         }

@@ -51,7 +51,7 @@ pub fn logs(logs: &[PathBuf], output: Output) -> Result<Exit, CliError> {
     for log in logs {
         found.add(&log.display().to_string(), &parse::read_with_clues(log, &ReadFormat::Detected)?.0);
     }
-    Ok(shown(&found.audit(), output))
+    Ok(print_audit(&found.audit(), output))
 }
 
 /// Compares the evidence of all checks of a run.
@@ -66,12 +66,12 @@ pub async fn run(data: DataFolder, run: &RunId, output: Output) -> Result<Exit, 
             found.add(&source, log.reading);
         }
     }
-    Ok(shown(&found.audit(), output))
+    Ok(print_audit(&found.audit(), output))
 }
 
 /// Prints the audit. Exit code 1 if a setting differs or a version is below a minimum; 2 if a version or some nodes cannot be
 /// compared, or if the evidence covers fewer than two nodes and fewer than two GPUs.
-fn shown(audit: &Audit, output: Output) -> Exit {
+fn print_audit(audit: &Audit, output: Output) -> Exit {
     match output {
         Output::Json => print_json(audit),
         Output::Human => print(&text(audit)),

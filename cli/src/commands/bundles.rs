@@ -117,7 +117,7 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, CliError> {
                 path.display(),
                 contents.run,
                 contents.workflow,
-                output::local_time(contents.requested_at),
+                output::display_time(contents.requested_at),
                 contents.conclusion,
                 report::count(contents.records, "record"),
                 report::count(contents.files.len() as u64, "file"),

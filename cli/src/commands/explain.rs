@@ -77,7 +77,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Dri
     let mut line = |label: &str, what: String| {
         _ = writeln!(text, "  {label:<8} {what}"); // writing to a String cannot fail
     };
-    line("answer", answer(state, now));
+    line("answer", result_text(state, now));
     if let Some(last) = records.last() {
         line(
             "because",
@@ -89,7 +89,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Dri
             LeaseState::Returned => "returned".to_owned(),
             LeaseState::Asked | LeaseState::Held if state.needs_lease(*attempt) => {
                 let word = if lease.state == LeaseState::Held { "held" } else { "requested" };
-                format!("{word}, needed; expires at {}", output::local_time(lease.expires_at))
+                format!("{word}, needed; expires at {}", output::display_time(lease.expires_at))
             }
             _ => "no longer needed, to be released".to_owned(),
         };
@@ -103,7 +103,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Dri
         line("owed", "nothing".to_owned());
     }
     if let Some(wake) = wake(state, now) {
-        line("deadline", format!("next unconditional wake-up at {}", output::local_time(wake)));
+        line("deadline", format!("next unconditional wake-up at {}", output::display_time(wake)));
     }
     let closed = state.closed.is_some() && state.leases_returned();
     match (closed, driver) {
@@ -117,7 +117,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driver: Dri
     text
 }
 
-fn answer(state: &RunState, now: Timestamp) -> String {
+fn result_text(state: &RunState, now: Timestamp) -> String {
     if let Some((conclusion, at)) = &state.settled {
         let verdict =
             state.verdict().map_or_else(String::new, |reached| format!(", verdict {}", reached.verdict));

@@ -78,7 +78,7 @@ pub fn judge(
     if relation == LogRelation::NodesOfOneRun {
         judged = vec![combined(judged, &format.reader())?];
     }
-    let series = baseline.is_some() && in_time(&mut judged, relation == LogRelation::Series);
+    let series = baseline.is_some() && sort_series(&mut judged, relation == LogRelation::Series);
     let (mut earlier, mut earlier_metrics) = (Vec::new(), Vec::new());
     for log in &mut judged {
         let with_units = |criteria| measure::with_units(criteria, log.reading.format.as_deref());
@@ -101,7 +101,7 @@ pub fn judge(
         let metrics = reading.as_ref().map_or(&log.reading.metrics, |reading| &reading.metrics);
         earlier_metrics.extend(baseline.fleet_levels([&metrics[..]]));
     }
-    let Some(whole) = together(&judged) else {
+    let Some(whole) = combined_judgement(&judged) else {
         return Err(CliError::usage("no log given; name log files or folders"));
     };
     let input = ReportInput {
@@ -184,7 +184,7 @@ fn only_node(reading: &Reading) -> Option<&str> {
 
 /// Returns whether the logs are a series. Sorts the logs by start time if all start times are present and different;
 /// otherwise `--series` keeps the given order.
-fn in_time(judged: &mut [JudgedLogs], is_requested: bool) -> bool {
+fn sort_series(judged: &mut [JudgedLogs], is_requested: bool) -> bool {
     if judged.len() < 2 {
         return false;
     }
@@ -235,7 +235,7 @@ impl Totals {
 }
 
 /// Combined judgement on all logs; with several logs, each reason is prefixed with the log's name.
-fn together(judged: &[JudgedLogs]) -> Option<Judgement> {
+fn combined_judgement(judged: &[JudgedLogs]) -> Option<Judgement> {
     let named = judged.iter().filter_map(|log| {
         let mut judgement = log.judgement.clone()?;
         if judged.len() > 1 {

@@ -9,7 +9,7 @@ use crate::{
     commands::{print, print_json},
     exit::{CliError, Exit},
     local::DataFolder,
-    output::local_time,
+    output::display_time,
 };
 
 /// Prints the nodes. Exit code 1 if a node is neither good nor returned, 2 if no node is known.
@@ -62,7 +62,7 @@ fn text(nodes: &Nodes, cluster: Option<&str>, all: bool) -> String {
             report::single_line(&node.node),
             report::single_line(&node.cluster),
             node.state.to_string(),
-            local_time(change.at),
+            display_time(change.at),
             change.run.to_string(),
             report::shortened_line(&change.evidence.join("; "), EVIDENCE),
         ]);

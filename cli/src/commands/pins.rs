@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pins::{Decided, DecidedBy, PinHistory, PinNote, Pinned, Pins};
+use pins::{DecidedBy, NewPin, PinHistory, PinNote, PinOutcome, Pins};
 use run_index::ReferenceError;
 use service::{Clock, SystemClock};
 use verdict::pin::PinSource;
@@ -27,11 +27,11 @@ pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> 
                 ReferenceError::Unfit { .. } => CliError::usage(error),
                 ReferenceError::Index(error) => CliError::infrastructure(error),
             })?;
-            let pinned = Pinned { run: run.clone(), source, baseline: reference.baseline };
+            let pinned = NewPin { run: run.clone(), source, baseline: reference.baseline };
             let workflow = reference.workflow;
             match pins.pin(&workflow, pinned, decided_by(why)).await.map_err(CliError::infrastructure)? {
-                Decided::Before => print_plain(&format!("{workflow}: {run} is already pinned\n")),
-                Decided::Now | Decided::Never => {
+                PinOutcome::Before => print_plain(&format!("{workflow}: {run} is already pinned\n")),
+                PinOutcome::Now | PinOutcome::Never => {
                     print_plain(&format!("{workflow}: {run} pinned\n"));
                 }
             }
@@ -44,11 +44,11 @@ pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> 
                 )));
             }
             match pins.release(&workflow, decided_by(why)).await.map_err(CliError::infrastructure)? {
-                Decided::Now => {
+                PinOutcome::Now => {
                     print_plain(&format!("{workflow}: pin released; the learned baseline applies\n"));
                 }
-                Decided::Before => print_plain(&format!("{workflow}: already released\n")),
-                Decided::Never => {
+                PinOutcome::Before => print_plain(&format!("{workflow}: already released\n")),
+                PinOutcome::Never => {
                     let why = format!("{workflow} has no pins; see `burnin baseline pins`");
                     return Err(CliError::usage(why));
                 }

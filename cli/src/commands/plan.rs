@@ -8,7 +8,7 @@ use model::{
     OutputFormat, PROCESSES, Program, Span, Stage, System, Timestamp, Workflow,
 };
 use service::{Clock, SystemClock};
-use workflow::{FileProblem, Offered, Override, Resolved, SourceArchive};
+use workflow::{FileProblem, Override, Resolved, SourceArchive, WorkflowHeader};
 
 use crate::{
     commands::{note_styled, print_plain},
@@ -56,10 +56,10 @@ pub fn plan(path: &Path, values: Option<&Path>, set: &[Override]) -> Result<Exit
         };
         text += &wrapped(&format!("  {stage:<8} {limit:<16} "), &what);
     }
-    let mut rest = exists(&workflow);
+    let mut rest = resources_text(&workflow);
     rest += &costs(&workflow);
     rest += &notify_text(&workflow.notify);
-    rest += &starts(&workflow::offered(path).map_err(CliError::files)?, SystemClock.now());
+    rest += &starts(&workflow::read_header(path).map_err(CliError::files)?, SystemClock.now());
     rest.lines().for_each(|line| text += &wrapped("", line));
     print_plain(&text);
     Ok(Exit::Pass)
@@ -84,7 +84,7 @@ fn notify_text(notify: &[Notify]) -> String {
 }
 
 /// Triggers that `burnin up` or the gateway would serve, and the next scheduled start.
-fn starts(offered: &Offered, now: Timestamp) -> String {
+fn starts(offered: &WorkflowHeader, now: Timestamp) -> String {
     let on = &offered.on;
     let mut text = String::new();
     for push in &on.push {
@@ -94,7 +94,7 @@ fn starts(offered: &Offered, now: Timestamp) -> String {
     }
     for schedule in &on.schedule {
         let next = schedule.read().ok().and_then(|zoned| zoned.next(now));
-        let next = next.map_or_else(|| "never".to_owned(), output::local_time);
+        let next = next.map_or_else(|| "never".to_owned(), output::display_time);
         _ = writeln!(text, "Starts automatically: {} in {}, next at {next}.", schedule.cron, schedule.zone);
     }
     for build in &on.build {
@@ -270,7 +270,7 @@ fn described(build: &BuildSpec, archives: &[SourceArchive]) -> String {
 }
 
 /// Resources that exist during a run, and their maximum lifetime.
-fn exists(workflow: &Workflow) -> String {
+fn resources_text(workflow: &Workflow) -> String {
     let limits = &workflow.limits;
     let locate =
         workflow.locate.map_or(Default::default(), |_| limits.verdict.0 + limits.locate.0 + limits.grace.0);

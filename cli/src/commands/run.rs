@@ -129,11 +129,11 @@ pub async fn cancel(data: DataFolder, run: RunId, reason: String) -> Result<Exit
 
 async fn record_cancel(data: &DataFolder, run: &RunId, requested: Fact) -> Result<(), CliError> {
     use ledger::AppendError;
-    use lifecycle::{Input, Occurrence, decide, fold};
+    use lifecycle::{Input, ReceivedFact, decide, fold};
     use service::{Clock, SystemClock};
 
     let event = EventKey { source: "//burnin/cli".to_owned(), id: service::ids::unique() };
-    let occurrence = Occurrence { event, attempt: model::Attempt::FIRST, fact: requested };
+    let occurrence = ReceivedFact { event, attempt: model::Attempt::FIRST, fact: requested };
     'again: loop {
         let mut loaded = data.ledger.load(run).await.map_err(CliError::infrastructure)?;
         let state = fold(loaded.records()).map_err(CliError::infrastructure)?;
@@ -193,10 +193,10 @@ async fn driving(
         tokio::pin!(interrupted);
         let mut cancelling = false;
         let mut cancelled_at = None;
-        let mut looking = tokio::time::interval(LOOK);
+        let mut polls = tokio::time::interval(LEDGER_CHECK_INTERVAL);
         loop {
             tokio::select! {
-                _ = looking.tick() => {
+                _ = polls.tick() => {
                     let patience = patience(services.limits(), cancelled_at);
                     if let Some(why) = services.stuck_for(patience) {
                         return Err(give_up(&data, &run, &why).await);
@@ -263,7 +263,7 @@ impl BenchmarkRows {
 }
 
 /// Interval between checks of a run with an unwritable ledger.
-const LOOK: Duration = Duration::from_millis(500);
+const LEDGER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum wait for a writable ledger after a cancel.
 const AFTER_CANCEL: Duration = Duration::from_secs(3);
 

@@ -36,7 +36,7 @@ pub fn table<'a>(runs: impl Iterator<Item = &'a RunSummary>) -> String {
     let runs: Vec<_> = runs.collect();
     let all = drawn(&runs, RunsTable::All);
     let Some(width) = output::width() else { return all };
-    let fits = |text: &String| text.lines().all(|summary| summary.chars().count() <= width);
+    let fits = |text: &String| text.lines().all(|line| line.chars().count() <= width);
     let narrower = [RunsTable::LocalTimes, RunsTable::Results, RunsTable::Short, RunsTable::NoTimes];
     let mut versions = narrower.into_iter().map(|version| drawn(&runs, version));
     versions.find(fits).unwrap_or_else(|| drawn(&runs, RunsTable::NoTimes))

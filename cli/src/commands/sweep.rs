@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{Failure, Span};
-use provisioner::{LeaseOutcome, SweptCluster, sweep as through};
+use provisioner::{SweepResult, SweptCluster, sweep as through};
 use service::{Clock, PortError, SystemClock};
 
 use crate::{
@@ -46,8 +46,8 @@ fn unlisted(error: PortError) -> CliError {
 
 fn printed(swept: &[SweptCluster], dry_run: bool) -> Exit {
     print_plain(&swept_text(swept, dry_run));
-    let left = swept.iter().any(|swept| matches!(swept.outcome, LeaseOutcome::Remaining(_)));
-    if left { Exit::Infrastructure } else { Exit::Pass }
+    let remaining = swept.iter().any(|swept| matches!(swept.outcome, SweepResult::DeletionFailed(_)));
+    if remaining { Exit::Infrastructure } else { Exit::Pass }
 }
 
 fn swept_text(swept: &[SweptCluster], dry_run: bool) -> String {
@@ -57,17 +57,17 @@ fn swept_text(swept: &[SweptCluster], dry_run: bool) -> String {
     let mut text = String::new();
     for SweptCluster { cluster, outcome } in swept {
         let what = match outcome {
-            LeaseOutcome::Kept { until } => format!("kept: its lease and grace period end at {until}"),
-            LeaseOutcome::Unlabelled => {
+            SweepResult::Kept { until } => format!("kept: its lease and grace period end at {until}"),
+            SweepResult::Unlabelled => {
                 "kept: no expiry label; check and delete the cluster manually".to_owned()
             }
-            LeaseOutcome::Due => "lease expired; would be deleted".to_owned(),
-            LeaseOutcome::Deleted(deleted) => format!("gone: {}", deleted.evidence),
-            LeaseOutcome::Remaining(why) => format!("NOT DELETED: {why}"),
+            SweepResult::Due => "lease expired; would be deleted".to_owned(),
+            SweepResult::Deleted(deleted) => format!("gone: {}", deleted.evidence),
+            SweepResult::DeletionFailed(why) => format!("NOT DELETED: {why}"),
         };
         text += &format!("  {}  {}\n", parse::shown(&cluster.name), parse::shown(&what));
     }
-    if dry_run && swept.iter().any(|swept| swept.outcome == LeaseOutcome::Due) {
+    if dry_run && swept.iter().any(|swept| swept.outcome == SweepResult::Due) {
         text += "dry run, nothing deleted; run without --dry-run to delete clusters with an expired lease\n";
     }
     text

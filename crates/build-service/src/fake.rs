@@ -18,7 +18,7 @@ pub struct FakeBuilds {
 
 struct Planned {
     polls: u32,
-    ends: BuildPhase,
+    end: BuildPhase,
 }
 
 fn cancelled() -> BuildPhase {
@@ -45,7 +45,7 @@ impl Builds for FakeBuilds {
     async fn start(&self, key: &BuildKey, build: &BuildSpec, _: Span) -> Result<String, PortError> {
         let name = key.resource_name();
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
-        builds.entry(name.clone()).or_insert_with(|| Planned { polls: 0, ends: planned(&name, build) });
+        builds.entry(name.clone()).or_insert_with(|| Planned { polls: 0, end: planned(&name, build) });
         Ok(name)
     }
 
@@ -53,15 +53,15 @@ impl Builds for FakeBuilds {
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(builds.get_mut(&key.resource_name()).map(|build| {
             build.polls += 1;
-            if build.polls > 1 { build.ends.clone() } else { BuildPhase::Running }
+            if build.polls > 1 { build.end.clone() } else { BuildPhase::Running }
         }))
     }
 
     async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
-        let build = builds.entry(key.resource_name()).or_insert(Planned { polls: 1, ends: cancelled() });
+        let build = builds.entry(key.resource_name()).or_insert(Planned { polls: 1, end: cancelled() });
         if build.polls <= 1 {
-            build.ends = cancelled();
+            build.end = cancelled();
         }
         Ok(())
     }

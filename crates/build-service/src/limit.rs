@@ -29,9 +29,9 @@ mod tests {
     fn timeouts_are_limited_to_the_remaining_time() {
         let config =
             json!({"steps": [{"timeout": "3600s"}, {"timeout": "1.5s"}, {"id": "free"}], "timeout": "7200s"});
-        let left = with_limit(Span::from_secs(600), &config);
+        let limited = with_limit(Span::from_secs(600), &config);
         assert_eq!(
-            left,
+            limited,
             json!({"steps": [{"timeout": "600s"}, {"timeout": "1.5s"}, {"id": "free"}], "timeout": "600s"})
         );
         assert_eq!(with_limit(Span::from_secs(86_400), &config), config, "the remaining time suffices");

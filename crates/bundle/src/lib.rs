@@ -30,7 +30,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use error::BundleError;
-pub use verify::{Checked, InvalidBundle, verify};
+pub use verify::{InvalidBundle, VerifiedBundle, verify};
 pub use write::{Documents, write};
 
 /// Headers of an entry, including the entry for a long name. The headers contain no times, owners or links, so that

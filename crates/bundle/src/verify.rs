@@ -46,7 +46,7 @@ pub enum InvalidBundle {
 
 /// A valid bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct VerifiedBundle {
     /// The bundle's list of content.
     pub contents: Contents,
     /// Whether it was signed with the trusted key; `false` if none was given.
@@ -62,7 +62,7 @@ pub struct Checked {
 ///
 /// # Errors
 /// Returns an error with the first problem if the bundle is invalid.
-pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked, InvalidBundle> {
+pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<VerifiedBundle, InvalidBundle> {
     let mut archive = ArchiveReader { bytes: bundle };
     let body = archive.small(CONTENTS, MOST_CONTENTS)?;
     let signature = archive.small(SIGNATURE, 1024)?;
@@ -102,7 +102,7 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
     }
     archive.end()?;
     check_artifacts(&contents, records.values())?;
-    Ok(Checked { trusted: trusted.is_some(), contents })
+    Ok(VerifiedBundle { trusted: trusted.is_some(), contents })
 }
 
 /// Checks that all names belong to a bundle of this run and occur once, so that unpacking cannot write

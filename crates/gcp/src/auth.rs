@@ -119,7 +119,7 @@ impl Verifier {
 
 #[async_trait::async_trait]
 impl Authenticator for Verifier {
-    async fn admit(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
+    async fn authenticate(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
         self.verify(headers.get("authorization").and_then(|value| value.to_str().ok())).await
     }
 }

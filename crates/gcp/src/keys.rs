@@ -17,9 +17,9 @@ pub const GOOGLE: &str = "https://www.googleapis.com/oauth2/v3/certs";
 /// Minimum interval between fetches caused by unknown key ids.
 const PAUSE: Span = Span::from_secs(60);
 /// Default validity of keys, for a response that does not state it, and maximum validity.
-const UNTOLD: Duration = Duration::from_secs(300);
+const DEFAULT_VALIDITY: Duration = Duration::from_secs(300);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-const PATIENCE: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Publisher of signature keys, replaceable in tests.
 #[async_trait::async_trait]
@@ -47,10 +47,10 @@ impl PublishedKeys {
 impl KeySource for PublishedKeys {
     async fn fetch(&self) -> Result<(JwkSet, Duration), String> {
         let message = |error: reqwest::Error| format!("{}: {}", self.url, service::worker::chain(&error));
-        let answer = self.http.get(&self.url).timeout(PATIENCE).send().await.map_err(message)?;
+        let answer = self.http.get(&self.url).timeout(FETCH_TIMEOUT).send().await.map_err(message)?;
         let answer = answer.error_for_status().map_err(message)?;
         let control = answer.headers().get("cache-control").and_then(|value| value.to_str().ok());
-        let good_for = control.and_then(max_age).unwrap_or(UNTOLD).min(LONGEST);
+        let good_for = control.and_then(max_age).unwrap_or(DEFAULT_VALIDITY).min(LONGEST);
         Ok((answer.json().await.map_err(message)?, good_for))
     }
 }

@@ -14,4 +14,4 @@ pub mod pull;
 pub mod storage;
 
 pub use environment::{AbsolutePath, Platform, StorageLocation};
-pub use program::{ServiceContext, ServiceParts, StartupError, ended, run, run_with_routes};
+pub use program::{ServiceContext, ServiceParts, StartupError, exit_code, run, run_with_routes};

@@ -38,7 +38,7 @@ struct AccountClaims {
 
 #[async_trait::async_trait]
 impl Authenticator for PlatformCallers {
-    async fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
+    async fn authenticate(&self, method: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
         let by_proxy = headers.get(BY_PROXY);
         check_origin(method, headers, by_proxy.is_some())?;
         if !self.are_tokens_verified {
@@ -104,7 +104,7 @@ mod tests {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let headers: HeaderMap = headers.collect();
         let callers = PlatformCallers { are_tokens_verified };
-        callers.admit(&method, &headers).await.map(|caller| caller.email)
+        callers.authenticate(&method, &headers).await.map(|caller| caller.email)
     }
 
     #[tokio::test]

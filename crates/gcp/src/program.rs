@@ -42,7 +42,7 @@ pub struct ServiceParts {
     pub handled_events: Vec<&'static str>,
     pub handler: Arc<dyn Handler>,
     /// Store for unreadable events.
-    pub dead_letters: Arc<dyn Store>,
+    pub dead_letter_store: Arc<dyn Store>,
     /// Tasks that a scheduler starts at `/chores/{name}`.
     pub periodic_tasks: Vec<Arc<dyn PeriodicTask>>,
 }
@@ -55,8 +55,8 @@ impl ServiceContext {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created. A bucket is not accessed yet.
-    pub fn store(&self, place: &StorageLocation) -> Result<Arc<dyn Store>, StartupError> {
-        match place {
+    pub fn store(&self, location: &StorageLocation) -> Result<Arc<dyn Store>, StartupError> {
+        match location {
             StorageLocation::Folder(folder) => {
                 let opened = FolderStore::open(folder);
                 Ok(Arc::new(opened.map_err(|error| format!("{}: {error}", folder.display()))?))
@@ -72,13 +72,13 @@ impl ServiceContext {
         &self,
         worker: impl Worker,
         handled_events: &[&'static str],
-        dead_letters: Arc<dyn Store>,
+        dead_letter_store: Arc<dyn Store>,
     ) -> ServiceParts {
         let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
         ServiceParts {
             handled_events: handled_events.to_vec(),
             handler: Arc::new(handler),
-            dead_letters,
+            dead_letter_store,
             periodic_tasks: Vec::new(),
         }
     }
@@ -133,7 +133,7 @@ fn print_error(line: std::fmt::Arguments<'_>) {
 }
 
 /// Exit code of a process that ended, with its error logged.
-pub fn ended(name: &'static str, end: std::io::Result<()>) -> ExitCode {
+pub fn exit_code(name: &'static str, end: std::io::Result<()>) -> ExitCode {
     match end {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -159,8 +159,9 @@ async fn live(
         storage_emulator: platform.storage_emulator,
         bigquery_emulator: platform.bigquery_emulator,
     };
-    let (ServiceParts { handled_events, handler, dead_letters, periodic_tasks }, routes) = build(&context)?;
-    let dead_letters: Arc<dyn DeadLetters> = Arc::new(StoredDeadLetters::new(dead_letters, clock));
+    let (ServiceParts { handled_events, handler, dead_letter_store, periodic_tasks }, routes) =
+        build(&context)?;
+    let dead_letters: Arc<dyn DeadLetters> = Arc::new(StoredDeadLetters::new(dead_letter_store, clock));
     let (address, authenticator): (_, Arc<dyn Authenticator>) = match platform.auth {
         Auth::Platform => {
             // Outside Cloud Run only local callers are accepted.

@@ -24,7 +24,7 @@ use google_cloud_pubsub::{
 use service::{Bus, BusError, telemetry::meters::published};
 
 /// Timeout of a publish. The caller waits for the publish and must respond before its own deadline.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Publishes events on the topics of a project.
 pub struct PubSub {
@@ -42,7 +42,7 @@ impl PubSub {
         emulator: Option<&str>,
     ) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let mut builder =
-            BasePublisher::builder().with_retry_policy(RetryableErrors.with_time_limit(PATIENCE));
+            BasePublisher::builder().with_retry_policy(RetryableErrors.with_time_limit(PUBLISH_TIMEOUT));
         if let Some(emulator) = emulator {
             let anonymous = anonymous::Builder::new().build();
             builder = builder.with_endpoint(format!("http://{emulator}")).with_credentials(anonymous);
@@ -65,7 +65,7 @@ impl Bus for PubSub {
         let publisher = self.publishers.get(topic).ok_or_else(|| failed(format!("unknown topic {topic}")))?;
         let message = message(&event);
         let key = message.ordering_key.clone();
-        match tokio::time::timeout(PATIENCE, publisher.publish(message)).await {
+        match tokio::time::timeout(PUBLISH_TIMEOUT, publisher.publish(message)).await {
             Ok(Ok(_)) => {
                 published(topic, event.ty(), true);
                 Ok(())
@@ -76,7 +76,7 @@ impl Bus for PubSub {
                 publisher.resume_publish(key);
                 Err(failed(match ended {
                     Ok(Err(error)) => service::worker::chain(&error),
-                    _ => format!("Pub/Sub did not confirm the event within {} s", PATIENCE.as_secs()),
+                    _ => format!("Pub/Sub did not confirm the event within {} s", PUBLISH_TIMEOUT.as_secs()),
                 }))
             }
         }

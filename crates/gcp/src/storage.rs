@@ -94,7 +94,7 @@ pub(crate) struct ClientState {
 
 struct StorageClients {
     storage: Storage,
-    rest: JsonApi,
+    json_api: JsonApi,
 }
 
 impl CloudStorage {
@@ -142,15 +142,15 @@ impl ClientState {
                 None => credentials::Builder::default().build().map_err(RequestError::unanswered)?,
             };
             let base = self.emulator.as_ref().map_or(GOOGLE, |emulator| &emulator.0);
-            let rest = JsonApi::new(base, &self.bucket, credentials.clone())?;
+            let json_api = JsonApi::new(base, &self.bucket, credentials.clone())?;
             let storage = Storage::builder().with_endpoint(base).with_credentials(credentials).build();
-            Ok(StorageClients { storage: storage.await.map_err(RequestError::unanswered)?, rest })
+            Ok(StorageClients { storage: storage.await.map_err(RequestError::unanswered)?, json_api })
         };
         self.clients.get_or_try_init(made).await
     }
 
     async fn json_api(&self) -> Result<&JsonApi, RequestError> {
-        Ok(&self.clients().await?.rest)
+        Ok(&self.clients().await?.json_api)
     }
 
     /// Uploads in one request.
@@ -193,7 +193,7 @@ impl ClientState {
     /// Whether a name is certainly free, after a request for the name returned 403. It is not documented whether a request for an
     /// absent object returns 404 or 403 for an account whose right to list is limited to a prefix; such an account may list this prefix.
     async fn is_absent(&self, name: &str) -> bool {
-        let look = async {
+        let check = async {
             let mut token: Option<String> = None;
             loop {
                 let (names, next) = self.json_api().await?.page((name, ""), false, token.as_deref()).await?;
@@ -205,7 +205,7 @@ impl ClientState {
                 }
             }
         };
-        matches!(tokio::time::timeout(self.timeouts.check, look).await, Ok(Ok(true)))
+        matches!(tokio::time::timeout(self.timeouts.check, check).await, Ok(Ok(true)))
     }
 
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {

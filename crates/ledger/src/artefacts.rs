@@ -113,7 +113,7 @@ impl Artefacts {
         body: ObjectReader,
     ) -> Result<ManifestObject, ArtefactError> {
         let owner = owner.into();
-        self.offer(owner, name, body).await?.ok_or_else(|| ArtefactError::Damaged {
+        self.try_put(owner, name, body).await?.ok_or_else(|| ArtefactError::Damaged {
             name: Self::folder(owner) + name,
             why: "different content was stored before".to_owned(),
         })
@@ -124,7 +124,7 @@ impl Artefacts {
     ///
     /// # Errors
     /// Returns an error if the store request fails.
-    pub async fn offer<'a>(
+    pub async fn try_put<'a>(
         &self,
         owner: impl Into<ArtifactOwner<'a>>,
         name: &str,

@@ -28,6 +28,6 @@ pub use digest::{Digest, Digester};
 pub use folder::FolderStore;
 pub use memory::MemoryStore;
 pub use observed::{ObservedStore, OnRequest, RequestKind, StoreRequest};
-pub use records::{AppendError, Ledger, LedgerError, Loaded, Nonces};
+pub use records::{AppendError, Ledger, LedgerError, LedgerSnapshot, Nonces};
 pub use split::Split;
 pub use store::{Creation, ObjectReader, Store, StoreError, check_name};

@@ -18,13 +18,13 @@ pub type Nonces = Arc<dyn Fn() -> String + Send + Sync>;
 pub struct Ledger {
     store: Arc<dyn Store>,
     nonces: Nonces,
-    known: Arc<Mutex<RecordCache>>,
+    cache: Arc<Mutex<RecordCache>>,
 }
 
 /// The records of a run at the time of reading. Appending requires it, so every writer has read the existing
 /// records.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LedgerSnapshot {
     run: RunId,
     records: Arc<Vec<Record>>,
 }
@@ -68,7 +68,7 @@ pub enum AppendError {
     Ledger(#[from] LedgerError),
 }
 
-impl Loaded {
+impl LedgerSnapshot {
     /// The records, starting at number 1, without gaps.
     pub fn records(&self) -> &[Record] {
         &self.records
@@ -84,7 +84,7 @@ impl Ledger {
     /// Ledgers in `store`. `nonces` marks each record, so that a writer recognizes its own record after a lost
     /// response.
     pub fn new(store: Arc<dyn Store>, nonces: Nonces) -> Self {
-        Self { store, nonces, known: Arc::default() }
+        Self { store, nonces, cache: Arc::default() }
     }
 
     /// Bucket of the ledgers.
@@ -98,7 +98,7 @@ impl Ledger {
 
     fn cache(&self) -> MutexGuard<'_, RecordCache> {
         // The cache is consistent between calls, so a panic elsewhere cannot corrupt it.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the records of a run; empty for an unknown run. Costs one listing, and one read of each record
@@ -106,7 +106,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns an error if the store request fails or the ledger is damaged.
-    pub async fn load(&self, run: &RunId) -> Result<Loaded, LedgerError> {
+    pub async fn load(&self, run: &RunId) -> Result<LedgerSnapshot, LedgerError> {
         let mut records = self.cache().get(run);
         let known = records.len() as u64;
         // The last known record is listed again. If it is absent, the ledger was removed, and is read from its start.
@@ -124,17 +124,17 @@ impl Ledger {
             };
             records = self.cache().push(run, records, record, size);
         }
-        Ok(Loaded { run: run.clone(), records })
+        Ok(LedgerSnapshot { run: run.clone(), records })
     }
 
     /// The records of a run, at least up to number `seq`. Costs no store request if this process has read them.
     ///
     /// # Errors
     /// Returns an error if the store request fails or the ledger is damaged.
-    pub async fn load_to(&self, run: &RunId, seq: u64) -> Result<Loaded, LedgerError> {
+    pub async fn load_to(&self, run: &RunId, seq: u64) -> Result<LedgerSnapshot, LedgerError> {
         let records = self.cache().get(run);
         if records.len() as u64 >= seq {
-            return Ok(Loaded { run: run.clone(), records });
+            return Ok(LedgerSnapshot { run: run.clone(), records });
         }
         self.load(run).await
     }
@@ -144,7 +144,7 @@ impl Ledger {
     /// # Errors
     /// Returns an error if the store request fails or the record is damaged.
     pub async fn exists(&self, run: &RunId) -> Result<bool, LedgerError> {
-        Ok(!self.cache().get(run).is_empty() || !self.news(run, 0..1).await?.is_empty())
+        Ok(!self.cache().get(run).is_empty() || !self.read_range(run, 0..1).await?.is_empty())
     }
 
     /// The existing records after number `seq`, for followers of a run. Costs one read of each record that is
@@ -153,11 +153,11 @@ impl Ledger {
     /// # Errors
     /// Returns an error if the store request fails or a record is damaged.
     pub async fn since(&self, run: &RunId, seq: u64) -> Result<Vec<Record>, LedgerError> {
-        self.news(run, seq..u64::MAX).await
+        self.read_range(run, seq..u64::MAX).await
     }
 
     /// The existing records after number `range.start`, up to `range.end`.
-    async fn news(&self, run: &RunId, range: Range<u64>) -> Result<Vec<Record>, LedgerError> {
+    async fn read_range(&self, run: &RunId, range: Range<u64>) -> Result<Vec<Record>, LedgerError> {
         let mut records = self.cache().get(run);
         let begin = usize::try_from(range.start).unwrap_or(usize::MAX);
         if records.len() < begin {
@@ -210,10 +210,10 @@ impl Ledger {
     /// Returns an error if another writer appended first ([`AppendError::Conflict`]) or the store request fails.
     pub async fn append(
         &self,
-        mut loaded: Loaded,
+        mut loaded: LedgerSnapshot,
         entry: RecordEntry,
         now: Timestamp,
-    ) -> Result<Loaded, AppendError> {
+    ) -> Result<LedgerSnapshot, AppendError> {
         let last = loaded.records.last().map(|record| record.recorded_at);
         let seq = loaded.next_seq();
         let record = Record {

@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Occurrence {
+pub struct ReceivedFact {
     /// CloudEvents source and id of the message.
     pub event: EventKey,
     pub attempt: Attempt,
@@ -17,7 +17,7 @@ pub struct Occurrence {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    Fact(Box<Occurrence>),
+    Fact(Box<ReceivedFact>),
     /// Time passed, or a restart lost the preceding inputs.
     Tick,
 }
@@ -45,7 +45,7 @@ pub enum Ignored {
     /// The run is closed; only facts about its clusters have an effect.
     Closed,
     /// The workflow has no such stage.
-    NotAsked,
+    NotRequired,
 }
 
 impl Ignored {
@@ -58,12 +58,12 @@ impl Ignored {
             Self::UnknownAttempt => "the fact belongs to an attempt that was never started",
             Self::Settled => "the result is final; a cancel has no effect",
             Self::Closed => "the run is closed; only facts about its clusters have an effect",
-            Self::NotAsked => "the fact belongs to a stage that the workflow does not have",
+            Self::NotRequired => "the fact belongs to a stage that the workflow does not have",
         }
     }
 }
 
-pub fn decide_first(occurrence: Occurrence) -> RecordEntry {
+pub fn decide_first(occurrence: ReceivedFact) -> RecordEntry {
     RecordEntry::Accepted {
         event: occurrence.event,
         attempt: Attempt::FIRST,
@@ -86,7 +86,7 @@ pub fn decide(state: &RunState, input: Input, now: Timestamp) -> Decision {
         match refusal(&state, &occurrence, now) {
             Some(why) => ignored = Some(why),
             None => {
-                let Occurrence { event, attempt, fact } = *occurrence;
+                let ReceivedFact { event, attempt, fact } = *occurrence;
                 push(&mut state, RecordEntry::Accepted { event, attempt, fact: Box::new(fact) });
             }
         }
@@ -113,8 +113,8 @@ fn provisional(state: &RunState, entry: RecordEntry, now: Timestamp) -> Record {
 }
 
 /// Reason why a fact is not recorded; `None` for a recorded fact.
-fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<Ignored> {
-    let Occurrence { event, attempt, fact } = occurrence;
+fn refusal(state: &RunState, occurrence: &ReceivedFact, now: Timestamp) -> Option<Ignored> {
+    let ReceivedFact { event, attempt, fact } = occurrence;
     if state.seen.contains(event) {
         return Some(Ignored::Duplicate);
     }
@@ -128,11 +128,11 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
             return Some(Ignored::Settled);
         }
         (Fact::CancelRequested(_), _) => {}
-        (_, None) => return Some(Ignored::NotAsked),
+        (_, None) => return Some(Ignored::NotRequired),
         (_, Some(stage)) => {
             let step = stage.of(attempt.check);
             if !state.requires(step) {
-                return Some(Ignored::NotAsked);
+                return Some(Ignored::NotRequired);
             }
             let about_money = state.provisions_cluster() && concerns_lease(state, *attempt, fact);
             let current = state.attempt(step);
@@ -177,14 +177,14 @@ fn same_state(before: &RunState, mut after: RunState) -> bool {
 
 /// The next entry required by the state and the clock.
 fn due(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
-    pass_budget(state, now)
+    budget_exceeded(state, now)
         .or_else(|| open_attempt(state))
-        .or_else(|| pass_limit(state, now))
+        .or_else(|| limit_exceeded(state, now))
         .or_else(|| close(state))
 }
 
 /// Releasing a cluster takes time and costs money: stop the run before its budget is spent.
-fn pass_budget(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
+fn budget_exceeded(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     let budget = state.budget()?;
     if state.stops_at()? > now {
         return None;
@@ -212,7 +212,7 @@ fn open_attempt(state: &RunState) -> Option<RecordEntry> {
 }
 
 /// A stage is polled after its limit; the timeout is recorded only if no fact follows.
-fn pass_limit(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
+fn limit_exceeded(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     let step = state.current_step()?;
     let stage = step.stage;
     let known = state.stage(step)?;

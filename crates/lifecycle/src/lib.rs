@@ -22,8 +22,8 @@ mod soak;
 mod state;
 
 pub use cost::{Usage, max_cost};
-pub use decide::{Decision, Ignored, Input, Occurrence, decide, decide_first};
+pub use decide::{Decision, Ignored, Input, ReceivedFact, decide, decide_first};
 pub use evolve::{UnreadableLedger, evolve, fold};
-pub use owed::{Obligation, checkup, job_limit, last_loads, owed, wake};
+pub use owed::{Obligation, current_poll, job_limit, last_loads, owed, wake};
 pub use soak::{SoakEnd, SoakProgress};
 pub use state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, StageState};

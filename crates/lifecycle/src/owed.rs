@@ -30,7 +30,7 @@ pub fn owed(state: &RunState, now: Timestamp) -> Vec<Obligation> {
 
 /// The poll of the current stage, regardless of the poll interval: after a restart no poller is running.
 #[must_use]
-pub fn checkup(state: &RunState) -> Option<Command> {
+pub fn current_poll(state: &RunState) -> Option<Command> {
     let step = state.current_step()?;
     let known = state.stage(step)?;
     if known.end.is_some() || known.handle.is_none() {

@@ -250,8 +250,8 @@ fn put(title: &str, entity: &Entity, outcome: &TestOutcome<'_>, out: &mut Readin
     let TestOutcome { status: text, line, info, warnings } = outcome;
     let (line, info, warnings) = (*line, *info, *warnings);
     let subject = Subject { gpu: entity.gpu, ..Subject::default() };
-    let known = if entity.gpu.is_some() { &TEST } else { &NODE_TEST };
-    let mut metric = out.put_made(known, title, metric_name).subject(|subject| subject.gpu = entity.gpu);
+    let definition = if entity.gpu.is_some() { &TEST } else { &NODE_TEST };
+    let mut metric = out.put_made(definition, title, metric_name).subject(|subject| subject.gpu = entity.gpu);
     if let Some(other) = &entity.other {
         metric = metric.label("entity", other);
     }

@@ -475,9 +475,9 @@ fn groups<'a>(regex: &'a Regex, captures: &Captures<'a>) -> Vec<(&'a str, &'a st
 }
 
 /// Adds a group to a metric: as its subject, or as a label.
-fn named<'a>(put: MetricBuilder<'a>, name: &str, value: &str) -> MetricBuilder<'a> {
+fn named<'a>(metric: MetricBuilder<'a>, name: &str, value: &str) -> MetricBuilder<'a> {
     let is_subject = matches!(name, "gpu" | "rank" | "node" | "link" | "peer");
-    if is_subject { put.subject(|subject| set(subject, name, value)) } else { put.label(name, value) }
+    if is_subject { metric.subject(|subject| set(subject, name, value)) } else { metric.label(name, value) }
 }
 
 /// Sets a part of a subject; other names are labels.

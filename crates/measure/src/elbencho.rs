@@ -203,13 +203,13 @@ impl Elbencho {
             if out.omit() {
                 continue;
             }
-            let mut put: MetricBuilder<'_> = out.put_parts(known, &[short(&self.operation)], known.unit);
+            let mut metric: MetricBuilder<'_> = out.put_parts(known, &[short(&self.operation)], known.unit);
             for (column, label) in LABELS {
                 if let Some((value, _)) = cell(column) {
-                    put = put.label(label, value);
+                    metric = metric.label(label, value);
                 }
             }
-            repetition.label(put).read(value, *line);
+            repetition.label(metric).read(value, *line);
         }
     }
 }

@@ -121,8 +121,8 @@ fn document(root: JsonValue<'_>, repetitions: &mut Repetitions, out: &mut Readin
                     }
                     continue;
                 };
-                let put = out.put_parts(known, &[operation], known.unit).label("job", &name);
-                repetition.label(put).read(&value.text().unwrap_or_default(), value.line());
+                let metric = out.put_parts(known, &[operation], known.unit).label("job", &name);
+                repetition.label(metric).read(&value.text().unwrap_or_default(), value.line());
             }
         }
     }

@@ -87,7 +87,7 @@ impl Lines for GemmReader {
             }
             return;
         };
-        let known = match key {
+        let definition = match key {
             "gemm_precision" | "gemm_shape" => {
                 // `gemm_precision` is the first line of a product.
                 if key == "gemm_precision" {
@@ -115,7 +115,7 @@ impl Lines for GemmReader {
             let subject = Subject { gpu: self.gpu, ..Subject::default() };
             out.finding("GEMM_NONFINITE", subject, Severity::WrongData, text, line.number);
         }
-        let mut put = out.put(known).subject(|subject| subject.gpu = self.gpu);
+        let mut put = out.put(definition).subject(|subject| subject.gpu = self.gpu);
         for (name, label) in [("dtype", &self.dtype), ("shape", &self.shape)] {
             if !label.is_empty() {
                 put = put.label(name, label);
@@ -153,8 +153,9 @@ fn document(root: JsonValue<'_>, out: &mut ReadingBuilder) -> LogEnd {
             if let Some(value) = value
                 && !out.omit()
             {
-                let put = out.put(known).subject(|subject| subject.gpu = gpu);
-                put.label("dtype", &dtype)
+                let metric = out.put(known).subject(|subject| subject.gpu = gpu);
+                metric
+                    .label("dtype", &dtype)
                     .label("shape", &shape)
                     .read(&value.text().unwrap_or_default(), value.line());
             }

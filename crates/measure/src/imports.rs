@@ -107,12 +107,12 @@ impl Lines for Bmf {
                     if out.omit() {
                         continue;
                     }
-                    let put = out
+                    let metric = out
                         .put_made(&MEASURE, &measure, |measure| {
                             MEASURE.name.replace("<measure>", &plain(measure))
                         })
                         .label("benchmark", &benchmark);
-                    put.read(&value.text().unwrap_or_default(), value.line());
+                    metric.read(&value.text().unwrap_or_default(), value.line());
                 }
             }
             ended
@@ -141,10 +141,10 @@ impl Lines for GithubBenchmark {
                     continue;
                 }
                 let unit = unit.and_then(JsonValue::text).filter(|unit| !unit.is_empty());
-                let put = out
+                let metric = out
                     .put_parts(&ENTRY, &[], unit.as_deref().unwrap_or("unknown"))
                     .label("benchmark", &name);
-                put.read(&value.text().unwrap_or_default(), value.line());
+                metric.read(&value.text().unwrap_or_default(), value.line());
             }
             ended
         });

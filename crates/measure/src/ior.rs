@@ -80,9 +80,9 @@ impl Lines for Ior {
             }
             self.tests[which] += 1;
             let unit = if unit == "MiB/sec" { "MiB/s" } else { unit };
-            let put = out.put_parts(&BANDWIDTH, &[["write", "read"][which]], unit);
-            let put = put.label("test", &self.tests[which].to_string());
-            put.read(value, line.number);
+            let metric = out.put_parts(&BANDWIDTH, &[["write", "read"][which]], unit);
+            let metric = metric.label("test", &self.tests[which].to_string());
+            metric.read(value, line.number);
         } else if text.starts_with("Finished") {
             self.finished += 1;
         } else if text.contains("ERROR") || text.contains("incorrect data") || text.starts_with("ior ERROR") {
@@ -150,10 +150,10 @@ impl Lines for Mdtest {
                 self.operation.push_str(word);
             }
             self.operation.make_ascii_lowercase();
-            let put = out
+            let metric = out
                 .put_parts(&RATE, &[short(&self.operation)], RATE.unit)
                 .label("test", &self.summaries.to_string());
-            put.read(mean, line.number);
+            metric.read(mean, line.number);
         } else if text.contains("FAILED") || text.contains("ERROR") {
             self.failed = true;
             out.error(text);

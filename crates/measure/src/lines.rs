@@ -33,7 +33,7 @@ pub(crate) struct Line<'a> {
     /// Whether the line has a terminator. Otherwise the log may have been cut here, and a number at the end of the line may be incomplete.
     pub(crate) whole: bool,
     /// This line and those after it, unchanged, if no prefix must be removed from them; otherwise empty. A reader that
-    /// takes more than this line sets [`Out::taken`].
+    /// takes more than this line sets [`ReadingBuilder::taken`].
     pub(crate) ahead: &'a str,
 }
 
@@ -63,8 +63,8 @@ pub(crate) fn read(
         new,
         out,
         streams: Vec::new(),
-        places: BTreeMap::new(),
-        recent_places: Recent::default(),
+        indices: BTreeMap::new(),
+        recent_indices: Recent::default(),
         current: 0,
         is_unlabelled: false,
         ended: None,
@@ -90,9 +90,9 @@ struct Processes<'n> {
     out: &'n mut ReadingBuilder,
     streams: Vec<ProcessStream>,
     /// Index of each stream by its label.
-    places: BTreeMap<String, usize>,
+    indices: BTreeMap<String, usize>,
     /// Indexes of recent streams by the hash of their labels.
-    recent_places: Recent<usize>,
+    recent_indices: Recent<usize>,
     /// The stream of the last line.
     current: usize,
     /// Whether lines without a prefix belong to the current stream, and their first bytes suffice to recognize such lines.
@@ -195,14 +195,14 @@ impl Processes<'_> {
             return true;
         }
         let key = hash(hash(0, origin.outer.as_bytes()), origin.label.as_bytes());
-        let recent = self.recent_places.get(key, |place| is_of_origin(&self.streams[*place])).copied();
+        let recent = self.recent_indices.get(key, |place| is_of_origin(&self.streams[*place])).copied();
         if let Some(place) = recent {
             self.resume(place);
             return true;
         }
         let label = [origin.outer, origin.label].concat();
-        if let Some(&place) = self.places.get(&label) {
-            self.recent_places.insert(key, place);
+        if let Some(&place) = self.indices.get(&label) {
+            self.recent_indices.insert(key, place);
             self.resume(place);
             return true;
         }
@@ -215,7 +215,7 @@ impl Processes<'_> {
         let subject = Subject { node: node.map(|node| self.out.name(node)), rank, ..Subject::default() };
         self.out.origin.clone_from(&subject);
         self.current = self.streams.len();
-        self.places.insert(label.clone(), self.current);
+        self.indices.insert(label.clone(), self.current);
         self.streams.push(ProcessStream { label, subject, lines: (self.new)() });
         true
     }

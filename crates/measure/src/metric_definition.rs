@@ -52,11 +52,11 @@ mod tests {
 
     #[test]
     fn a_placeholder_matches_any_text() {
-        let known = MetricDefinition::new("a.<x>.b.<y>", "1", Better::None, Scope::World, "M");
+        let definition = MetricDefinition::new("a.<x>.b.<y>", "1", Better::None, Scope::World, "M");
         for (name, described) in
             [("a.1.b.2", true), ("a.1.2.b.3", true), ("a..b.2", false), ("a.1.b.", false), ("b.1.b.2", false)]
         {
-            assert_eq!(known.describes(name), described, "{name}");
+            assert_eq!(definition.describes(name), described, "{name}");
         }
     }
 }

@@ -202,13 +202,13 @@ impl Smi {
             ("fabric", "status") => return self.fabric(value, line, out),
             _ => {}
         }
-        let known = with_element(name).find(|rule| {
+        let found = with_element(name).find(|rule| {
             let mut names = rule.xml.split('/');
             let inside = &self.path.open()[2..];
             inside.iter().all(|(_, element)| names.next().is_some_and(|name| same(name, element)))
                 && names.count() == 1
         });
-        if let Some(rule) = known.or_else(|| throttle_rule(name)) {
+        if let Some(rule) = found.or_else(|| throttle_rule(name)) {
             self.put(rule, value, line, out);
         }
     }
@@ -264,11 +264,11 @@ impl Smi {
         // The last part is the innermost section; `GPU Link Info` lies between `PCI` and `Link Width`.
         let part = self.path.length.checked_sub(1).filter(|last| *last > 0);
         let part = part.and_then(|last| self.path.name(last)).unwrap_or_default();
-        let known = with_name(name)
+        let found = with_name(name)
             .find(|rule| same_section(rule.section, section) && (rule.part == part || is_reason(rule, part)));
         // A line with a value can also be the section of the values below it.
         self.path.push(indent, name);
-        if let Some(rule) = known.filter(|_| line.whole) {
+        if let Some(rule) = found.filter(|_| line.whole) {
             self.put(rule, value, line, out);
         }
     }

@@ -100,7 +100,7 @@ impl OsuColumn {
         let (name, unit) = with_unit.unwrap_or((title, ""));
         let name = trim(name);
         // The test of message rates prints units without names.
-        let (known, unit) = match name {
+        let (definition, unit) = match name {
             name if name.starts_with("Bandwidth") => (&BANDWIDTH, unit),
             name if name.starts_with("Avg Lat") || name == "Latency" => (&LATENCY, unit),
             name if name.starts_with("Min Lat") => (&LOWEST, unit),
@@ -111,11 +111,11 @@ impl OsuColumn {
             _ => return None,
         };
         let other = match trim(unit) {
-            unit if unit == known.unit => None,
+            unit if unit == definition.unit => None,
             "" => Some("unknown"),
             unit => Some(unit),
         };
-        Some(Self { definition: known, other: other.map(|unit| short(unit).into()) })
+        Some(Self { definition, other: other.map(|unit| short(unit).into()) })
     }
 
     fn unit(&self) -> &str {
@@ -232,11 +232,11 @@ impl Osu {
             if let Some(column) = column
                 && !out.omit()
             {
-                let put = out.put_parts(column.definition, &[&self.test], column.unit());
-                let put = if size.is_empty() { put } else { put.label("size", size) };
+                let metric = out.put_parts(column.definition, &[&self.test], column.unit());
+                let metric = if size.is_empty() { metric } else { metric.label("size", size) };
                 match *number {
-                    Some(number) => put.value(number, line.number),
-                    None => put.read(cell(at), line.number),
+                    Some(number) => metric.value(number, line.number),
+                    None => metric.read(cell(at), line.number),
                 }
             }
         }

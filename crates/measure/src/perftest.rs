@@ -286,12 +286,12 @@ impl ResultLine<'_> {
         if self.both {
             put = put.label("direction", "both");
         }
-        let put = put.subject(|subject| subject.link = self.device.cloned());
+        let metric = put.subject(|subject| subject.link = self.device.cloned());
         let is_peak = definition.name == PEAK.name;
         if is_peak && number(text).is_some_and(|number| number.value == 0.0) {
-            put.unmeasurable("0.00 in a test of fixed duration", line);
+            metric.unmeasurable("0.00 in a test of fixed duration", line);
         } else {
-            put.read(text, line);
+            metric.read(text, line);
         }
     }
 }

@@ -85,7 +85,7 @@ pub(crate) struct ReadingBuilder {
 type NumberLabel = (&'static str, u64);
 
 struct RecentLabels {
-    /// The labels in the form of [`Out::labels`].
+    /// The labels in the form of [`ReadingBuilder::labels`].
     text: Box<[u8]>,
     labels: SharedLabels,
 }
@@ -404,8 +404,8 @@ fn identify(reading: &mut Reading) {
     let Reading { gpus, metrics, findings, .. } = reading;
     let mut devices: BTreeMap<_, Option<&Subject>> = BTreeMap::new();
     for Gpu { subject, .. } in gpus.iter().filter(|gpu| gpu.subject.gpu.is_some()) {
-        let place = (subject.gpu, subject.rank, subject.node.as_deref());
-        let device = devices.entry(place).or_insert(Some(subject));
+        let key = (subject.gpu, subject.rank, subject.node.as_deref());
+        let device = devices.entry(key).or_insert(Some(subject));
         *device =
             device.filter(|device| (&device.serial, &device.bus_id) == (&subject.serial, &subject.bus_id));
     }
@@ -447,13 +447,13 @@ fn beginning(text: &str) -> &str {
 /// Adds a metric without value. The metric is changed in place: moving its 200 bytes right after its parts were written would wait for each
 /// of the writes.
 #[inline]
-fn push(metrics: &mut Vec<Metric>, known: &MetricDefinition, name: &Arc<str>, unit: &Arc<str>) {
+fn push(metrics: &mut Vec<Metric>, definition: &MetricDefinition, name: &Arc<str>, unit: &Arc<str>) {
     // Unlike `push`, this reserves memory before the metric is made, so that it is made in place.
     metrics.extend(iter::once_with(|| Metric {
         name: name.clone(),
         unit: unit.clone(),
-        better: known.better,
-        scope: known.scope,
+        better: definition.better,
+        scope: definition.scope,
         subject: Subject::default(),
         labels: Labels::default(),
         value: None,

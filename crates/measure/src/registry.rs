@@ -46,8 +46,8 @@ pub fn with_units<'a>(criteria: &'a Criteria, name: Option<&str>) -> Cow<'a, Cri
     let mut completed = Cow::Borrowed(criteria);
     let Some(format) = name.and_then(format) else { return completed };
     for (at, criterion) in criteria.metrics.iter().enumerate().filter(|(_, it)| it.unit.is_none()) {
-        let known = format.metrics.iter().filter(|known| known.describes(&criterion.metric));
-        let mut units: Vec<_> = known.map(|known| known.unit).collect();
+        let definitions = format.metrics.iter().filter(|definition| definition.describes(&criterion.metric));
+        let mut units: Vec<_> = definitions.map(|definition| definition.unit).collect();
         units.dedup();
         if let [unit] = *units
             && !matches!(unit, "printed" | "unknown")
@@ -96,8 +96,9 @@ mod tests {
         let criteria = Criteria { metrics, ..Criteria::named("test") };
         let units =
             |name| with_units(&criteria, name).metrics.iter().map(|it| it.unit.clone()).collect::<Vec<_>>();
-        let known = format("hpl").unwrap().metrics.iter().find(|known| known.name == "hpl.throughput");
-        let listed = known.map(|known| known.unit.to_owned());
+        let definition =
+            format("hpl").unwrap().metrics.iter().find(|definition| definition.name == "hpl.throughput");
+        let listed = definition.map(|definition| definition.unit.to_owned());
         assert_eq!(units(Some("hpl")), [listed, Some("TFLOP/s".to_owned()), None]);
         assert_eq!(units(Some("key-value")), [None, Some("TFLOP/s".to_owned()), None]);
         assert_eq!(units(None), [None, Some("TFLOP/s".to_owned()), None]);

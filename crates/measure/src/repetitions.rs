@@ -41,10 +41,10 @@ pub(crate) struct Repetition(Option<u32>);
 
 impl Repetition {
     /// Adds the label `repetition`, except to the first measurement.
-    pub(crate) fn label(self, put: MetricBuilder<'_>) -> MetricBuilder<'_> {
+    pub(crate) fn label(self, metric: MetricBuilder<'_>) -> MetricBuilder<'_> {
         match self.0 {
-            Some(number) => put.number("repetition", number.into()),
-            None => put,
+            Some(number) => metric.number("repetition", number.into()),
+            None => metric,
         }
     }
 }

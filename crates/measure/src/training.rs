@@ -132,7 +132,7 @@ impl Training {
         for field in fields {
             let Some((name, value)) = COLON.split_once(field) else { continue };
             let (name, value) = (trim(name), trim(value));
-            let known = match name {
+            let definition = match name {
                 "elapsed time per iteration (ms)" => &STEP,
                 "throughput per GPU (TFLOP/s/GPU)" | "TFLOPs" => &THROUGHPUT,
                 "lm loss" | "loss" => &LOSS,
@@ -140,13 +140,13 @@ impl Training {
                 "number of skipped iterations" => &SKIPPED,
                 _ => continue,
             };
-            let put = out.put(known).of_whole_job();
-            let put = match known.name {
-                name if name == NAN.name || name == SKIPPED.name => put, // totals up to this iteration
-                _ => put.label("iteration", iteration),
+            let metric = out.put(definition).of_whole_job();
+            let metric = match definition.name {
+                name if name == NAN.name || name == SKIPPED.name => metric, // totals up to this iteration
+                _ => metric.label("iteration", iteration),
             };
-            put.read(value, line.number);
-            let nan = match known.name {
+            metric.read(value, line.number);
+            let nan = match definition.name {
                 name if name == LOSS.name => number(value).is_none(),
                 name if name == NAN.name => number(value).is_none_or(|number| number.value != 0.0),
                 _ => false,

@@ -102,7 +102,7 @@ pub async fn write(
     else {
         return Ok(None);
     };
-    let stored = artefacts.offer(judging, name, Box::new(Cursor::new(body))).await?;
+    let stored = artefacts.try_put(judging, name, Box::new(Cursor::new(body))).await?;
     let object = Artefacts::folder(judging) + name;
     Ok(stored.map(|stored| MeasurementsFile { object, sha256: stored.sha256 }))
 }

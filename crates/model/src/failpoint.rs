@@ -1,22 +1,22 @@
-//! Deliberate bugs for the simulator's tests. In release builds every hook is `false` at compile time. In development builds a hook is
-//! `false` until the simulator plants its bug in the current thread, so that the simulator and all tests share one build.
+//! Deliberate bugs for the simulator's tests. In release builds every failpoint is inactive at compile time. In development builds a
+//! failpoint is inactive until the simulator activates it in the current thread, so that the simulator and all tests share one build.
 
 #[cfg(debug_assertions)]
 mod on {
     use std::cell::Cell;
 
     thread_local! {
-        static BUG: Cell<&'static str> = const { Cell::new("") };
+        static ACTIVE: Cell<&'static str> = const { Cell::new("") };
     }
 
-    /// Activates this bug in the current thread, replacing any other.
-    pub fn activate_failpoint(bug: &'static str) {
-        BUG.set(bug);
+    /// Activates this failpoint in the current thread, replacing any other.
+    pub fn activate_failpoint(name: &'static str) {
+        ACTIVE.set(name);
     }
 
-    /// Whether this bug is active in the current thread.
-    pub fn failpoint_is_active(bug: &str) -> bool {
-        BUG.get() == bug
+    /// Whether this failpoint is active in the current thread.
+    pub fn failpoint_is_active(name: &str) -> bool {
+        ACTIVE.get() == name
     }
 }
 

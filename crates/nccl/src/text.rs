@@ -21,7 +21,7 @@ use std::rc::Rc;
 const SHOWN: usize = 1024;
 /// Number of bytes after a phrase that are evaluated. Without a limit, a line of many phrases would be read
 /// once per phrase.
-const REACH: usize = 1024;
+const BEGINNING: usize = 1024;
 /// Maximum length of a constant prefix, bytes.
 const PREFIX: usize = 160;
 /// Maximum number of incomplete rows, one per process.
@@ -291,7 +291,7 @@ impl TextReader {
                 }
                 Phrase::Rank => self.rank(line.stream, banner::rank(from)),
                 Phrase::OldRank => self.rank(line.stream, banner::old_rank(from.trim_ascii_start())),
-                Phrase::Placement if line.rest.len() > REACH => {}
+                Phrase::Placement if line.rest.len() > BEGINNING => {}
                 Phrase::Placement => {
                     self.placement =
                         placement(line.rest).map(|halves| (self.number, halves)).or(self.placement);
@@ -385,7 +385,7 @@ impl TextReader {
 
 /// The beginning of a text, without a truncated word.
 fn beginning(text: &[u8]) -> &[u8] {
-    let Some(near) = text.get(..REACH) else { return text };
+    let Some(near) = text.get(..BEGINNING) else { return text };
     let end = near.iter().rposition(|&byte| is_blank(byte)).map_or(0, |at| at + 1);
     &text[..end]
 }

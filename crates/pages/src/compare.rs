@@ -94,20 +94,20 @@ pub async fn page(
         problem: None,
     };
     if chosen.len() == 2 {
-        let mut lines = [summary(&dashboard, &chosen[0]).await?, summary(&dashboard, &chosen[1]).await?];
+        let mut summaries = [summary(&dashboard, &chosen[0]).await?, summary(&dashboard, &chosen[1]).await?];
         // A is the earlier of the two selected runs.
-        if !by_name && lines[0].requested_at > lines[1].requested_at {
-            lines.swap(0, 1);
+        if !by_name && summaries[0].requested_at > summaries[1].requested_at {
+            summaries.swap(0, 1);
             chosen.swap(0, 1);
         }
         let now = dashboard.clock.now();
         let time = |at: Timestamp| DisplayTime::of(at, now);
-        data.at = Some((time(lines[0].requested_at), time(lines[1].requested_at)));
-        let values = dashboard.run_index.values(&lines, PATIENCE).await;
-        if let (Some(a), Some(b)) = (values.of(&lines[0].run), values.of(&lines[1].run)) {
+        data.at = Some((time(summaries[0].requested_at), time(summaries[1].requested_at)));
+        let values = dashboard.run_index.values(&summaries, PATIENCE).await;
+        if let (Some(a), Some(b)) = (values.of(&summaries[0].run), values.of(&summaries[1].run)) {
             data.metrics = changes(a, b);
         }
-        let [a, b] = [&lines[0].run, &lines[1].run];
+        let [a, b] = [&summaries[0].run, &summaries[1].run];
         match curves(&dashboard, a, b).await? {
             Ok((check, first, second)) => {
                 let found = compare((&first.0, &first.1), (&second.0, &second.1));

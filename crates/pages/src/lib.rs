@@ -95,10 +95,10 @@ pub struct Dashboard {
 }
 
 /// No workflows: for a dashboard without a gateway.
-pub struct Readonly;
+pub struct NoPlans;
 
 #[async_trait::async_trait]
-impl Plans for Readonly {
+impl Plans for NoPlans {
     async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
         Ok(Vec::new())
     }

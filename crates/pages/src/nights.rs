@@ -130,7 +130,7 @@ pub fn dates(now: Timestamp) -> Vec<String> {
 pub fn systems(summaries: &[Arc<RunSummary>]) -> BTreeMap<(&str, &str), Vec<&RunSummary>> {
     let mut systems: BTreeMap<(&str, &str), Vec<&RunSummary>> = BTreeMap::new();
     for summary in summaries {
-        systems.entry((&summary.workflow, cluster_name(summary))).or_default().push(summary);
+        systems.entry((&summary.workflow, shown_cluster(summary))).or_default().push(summary);
     }
     systems
 }
@@ -141,7 +141,7 @@ pub fn valued(summaries: &[Arc<RunSummary>], now: Timestamp) -> Vec<&RunSummary>
     let mut latest = BTreeSet::new();
     let mut shown = Vec::new();
     for summary in summaries.iter().filter(|summary| summary.verdict.is_some()) {
-        if latest.insert((summary.workflow.as_str(), cluster_name(summary)))
+        if latest.insert((summary.workflow.as_str(), shown_cluster(summary)))
             || day(summary.requested_at) >= first
         {
             shown.push(&**summary);
@@ -163,7 +163,7 @@ pub fn rows(
             systems.insert((&plan.workflow, ""), Vec::new());
         }
     }
-    let of = |((workflow, place), summaries): ((&str, &str), Vec<&RunSummary>)| {
+    let of = |((workflow, cluster), summaries): ((&str, &str), Vec<&RunSummary>)| {
         let plan = plans.iter().find(|plan| plan.workflow == workflow);
         let latest = summaries.iter().find(|summary| summary.verdict.is_some());
         // Only these runs have values: those of the nights shown, and the newest judged run of the system.
@@ -183,7 +183,7 @@ pub fn rows(
             broken: plan.is_some_and(|plan| plan.broken),
             runs: !summaries.is_empty(),
             workflow: workflow.to_owned(),
-            place: place.to_owned(),
+            place: cluster.to_owned(),
         }
     };
     let (with_runs, without): (Vec<_>, Vec<_>) =
@@ -192,10 +192,10 @@ pub fn rows(
 }
 
 /// The cluster as shown: a provisioned cluster has a new name for each run.
-pub fn cluster_name(summary: &RunSummary) -> &str {
-    let rented = summary.cluster.as_deref().is_none_or(|name| name.starts_with(summary.run.as_str()));
+pub fn shown_cluster(summary: &RunSummary) -> &str {
+    let is_provisioned = summary.cluster.as_deref().is_none_or(|name| name.starts_with(summary.run.as_str()));
     match (&summary.cluster, &summary.system) {
-        (Some(name), _) if !rented => name,
+        (Some(name), _) if !is_provisioned => name,
         (_, system) => system.as_deref().unwrap_or_default(),
     }
 }

@@ -29,7 +29,7 @@ const OPEN: usize = 50;
 /// Maximum wait for values that are not read yet; the page is updated once they are.
 pub const PATIENCE: Span = Span::from_millis(300);
 /// Poll interval for changes.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum duration of an event stream; the browser reconnects.
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -142,7 +142,7 @@ impl ListedRun {
         Self {
             shown: NightRun::of(summary),
             workflow: summary.workflow.clone(),
-            place: nights::cluster_name(summary).to_owned(),
+            place: nights::shown_cluster(summary).to_owned(),
             by,
             cause: summary.trigger.to_string(),
             requested: DisplayTime::of(summary.requested_at, now),
@@ -213,7 +213,7 @@ pub async fn changes(State(dashboard): State<Arc<Dashboard>>) -> impl IntoRespon
 
 fn stream(dashboard: Arc<Dashboard>) -> impl Stream<Item = Result<Event, Infallible>> {
     let wanted = RunFilter { limit: Some(RUNS), ..RunFilter::default() };
-    let looks = stream::unfold((dashboard, wanted, None), async |(dashboard, wanted, known)| {
+    let polls = stream::unfold((dashboard, wanted, None), async |(dashboard, wanted, known)| {
         loop {
             // An unavailable store reports no change.
             if let Ok(page) = dashboard.run_index.page(&wanted).await {
@@ -223,9 +223,9 @@ fn stream(dashboard: Arc<Dashboard>) -> impl Stream<Item = Result<Event, Infalli
                     return Some((first, (dashboard, wanted, Some(shown))));
                 }
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     });
-    let news = looks.filter(|first| futures::future::ready(!first));
+    let news = polls.filter(|first| futures::future::ready(!first));
     news.map(|_| Ok(Event::default().event("changed").data("{}")))
 }

@@ -152,7 +152,7 @@ pub async fn page(
     let data = RunPageData {
         run: run.to_string(),
         workflow: name.clone(),
-        place: nights::cluster_name(&own).to_owned(),
+        place: nights::shown_cluster(&own).to_owned(),
         retriable,
         pinnable: dashboard.beside_gateway && state.closed.is_some() && is_reference && !pinned,
         pinned,
@@ -180,7 +180,7 @@ pub async fn page(
 /// Whether the run is the pinned reference of the workflow. An unreadable pin hides only the form.
 async fn is_pinned(dashboard: &Dashboard, workflow: &str, run: &RunId) -> bool {
     let pins = Pins::new(Arc::clone(&dashboard.store));
-    match pins.in_force(workflow).await {
+    match pins.active_pin(workflow).await {
         Ok(pin) => pin.is_some_and(|pin| pin.pin.run == *run),
         Err(error) => {
             tracing::warn!(workflow, "the pin cannot be read: {error}");

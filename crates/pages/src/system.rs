@@ -167,14 +167,14 @@ pub async fn page(
     }
     let all = dashboard.run_index.all().await?;
     let systems = nights::systems(&all);
-    let mut places: Vec<_> = systems.iter().filter(|((name, _), _)| *name == workflow).collect();
+    let mut clusters: Vec<_> = systems.iter().filter(|((name, _), _)| *name == workflow).collect();
     // The cluster of the newest run comes first.
-    places.sort_by_key(|(_, summaries)| {
+    clusters.sort_by_key(|(_, summaries)| {
         std::cmp::Reverse(summaries.first().map(|summary| summary.requested_at))
     });
     let chosen = match &query.on {
-        Some(on) => places.iter().find(|((_, place), _)| place == on),
-        None => places.first(),
+        Some(on) => clusters.iter().find(|((_, place), _)| place == on),
+        None => clusters.first(),
     };
     let Some(((_, place), summaries)) = chosen else {
         return Err(ErrorPage::not_found(format!(
@@ -221,7 +221,7 @@ pub async fn page(
     let startable = dashboard.plans.plans().await.unwrap_or_default();
     let data = SystemPage {
         place,
-        others: places.iter().map(|((_, place), _)| *place).filter(|other| other != place).collect(),
+        others: clusters.iter().map(|((_, place), _)| *place).filter(|other| other != place).collect(),
         ranges: RANGES.iter().map(|(name, _)| *name).collect(),
         checks: series.checks(),
         charts,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict::{Baseline, Fingerprint, Pin, pin::PinSource};
 
-use crate::InForce;
+use crate::ActivePin;
 
 /// Content of an entry in the bucket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,11 +47,11 @@ impl PinEntry {
     }
 
     /// The pin, unless this is a release.
-    pub(crate) fn in_force(self) -> Option<InForce> {
+    pub(crate) fn into_active_pin(self) -> Option<ActivePin> {
         let Self { number, by, at, why, change, .. } = self;
         match change {
             PinChange::Pinned { run, source, baseline } => {
-                Some(InForce { pin: Pin { number, run, source, by, at, why }, baseline: *baseline })
+                Some(ActivePin { pin: Pin { number, run, source, by, at, why }, baseline: *baseline })
             }
             PinChange::Released => None,
         }

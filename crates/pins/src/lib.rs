@@ -48,7 +48,7 @@ pub struct Pins {
 
 /// A pin in force, with its baseline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct InForce {
+pub struct ActivePin {
     /// Run, person, time and reason.
     pub pin: Pin,
     /// Baseline for the workflow's runs.
@@ -64,11 +64,11 @@ impl Pins {
     ///
     /// # Errors
     /// Returns an error if the store request fails, or the newest entry is invalid.
-    pub async fn in_force(&self, workflow: &str) -> Result<Option<InForce>, PinError> {
+    pub async fn active_pin(&self, workflow: &str) -> Result<Option<ActivePin>, PinError> {
         let newest = self.numbers(workflow).await?.last().copied();
         let Some(newest) = newest else { return Ok(None) };
         let entry = self.entry(workflow, newest).await?;
-        Ok(entry.in_force())
+        Ok(entry.into_active_pin())
     }
 
     /// All decisions about a workflow, oldest first; `None` without a decision.
@@ -101,14 +101,14 @@ impl Pins {
     ///
     /// # Errors
     /// Returns an error if the store request fails, or the newest entry is invalid.
-    pub async fn pin(&self, workflow: &str, pinned: Pinned, who: DecidedBy) -> Result<Decided, PinError> {
+    pub async fn pin(&self, workflow: &str, pinned: NewPin, who: DecidedBy) -> Result<PinOutcome, PinError> {
         let change = PinChange::Pinned {
             run: pinned.run.clone(),
             source: pinned.source,
             baseline: Box::new(pinned.baseline),
         };
         let same = |newest: Option<&PinEntry>| {
-            newest.is_some_and(|entry| entry.pins(&pinned.run, pinned.source)).then_some(Decided::Before)
+            newest.is_some_and(|entry| entry.pins(&pinned.run, pinned.source)).then_some(PinOutcome::Before)
         };
         self.decide(workflow, change, who, same).await
     }
@@ -117,10 +117,10 @@ impl Pins {
     ///
     /// # Errors
     /// Returns an error if the store request fails, or the newest entry is invalid.
-    pub async fn release(&self, workflow: &str, who: DecidedBy) -> Result<Decided, PinError> {
+    pub async fn release(&self, workflow: &str, who: DecidedBy) -> Result<PinOutcome, PinError> {
         let none = |newest: Option<&PinEntry>| match newest {
-            None => Some(Decided::Never),
-            Some(entry) if matches!(entry.change, PinChange::Released) => Some(Decided::Before),
+            None => Some(PinOutcome::Never),
+            Some(entry) if matches!(entry.change, PinChange::Released) => Some(PinOutcome::Before),
             Some(_) => None,
         };
         self.decide(workflow, PinChange::Released, who, none).await
@@ -132,8 +132,8 @@ impl Pins {
         workflow: &str,
         change: PinChange,
         DecidedBy { by, at, why }: DecidedBy,
-        settled: impl Fn(Option<&PinEntry>) -> Option<Decided>,
-    ) -> Result<Decided, PinError> {
+        settled: impl Fn(Option<&PinEntry>) -> Option<PinOutcome>,
+    ) -> Result<PinOutcome, PinError> {
         for _ in 0..RIVALS {
             let newest = match self.numbers(workflow).await?.last() {
                 Some(number) => Some(self.entry(workflow, *number).await?),
@@ -155,7 +155,7 @@ impl Pins {
             // If the number is taken, the next iteration reads the entry, which may be from this call after a lost
             // response.
             if self.store.create_json(&name, &entry).await? == Creation::Created {
-                return Ok(Decided::Now);
+                return Ok(PinOutcome::Now);
             }
         }
         Err(PinError::Busy(workflow.to_owned()))
@@ -194,7 +194,7 @@ impl Pins {
 
 /// Parameters of a pin.
 #[derive(Clone, Debug)]
-pub struct Pinned {
+pub struct NewPin {
     /// Run whose measurements or baseline are pinned.
     pub run: model::RunId,
     /// Part of the run that is the reference.
@@ -215,7 +215,7 @@ pub struct DecidedBy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decided {
+pub enum PinOutcome {
     /// The decision is in force from now on.
     Now,
     /// The decision was already in force.

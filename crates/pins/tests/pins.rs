@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ledger::{MemoryStore, Store};
 use model::Timestamp;
-use pins::{Decided, DecidedBy, PinError, Pinned, Pins};
+use pins::{DecidedBy, NewPin, PinError, PinOutcome, Pins};
 use verdict::{Baseline, Fingerprint, pin::PinSource};
 
 fn baseline(runs: u32) -> Baseline {
@@ -21,8 +21,8 @@ fn baseline(runs: u32) -> Baseline {
     }
 }
 
-fn pinned(run: &str) -> Pinned {
-    Pinned { run: run.parse().unwrap(), source: PinSource::Run, baseline: baseline(1) }
+fn pinned(run: &str) -> NewPin {
+    NewPin { run: run.parse().unwrap(), source: PinSource::Run, baseline: baseline(1) }
 }
 
 fn who(by: &str, at: i64) -> DecidedBy {
@@ -42,25 +42,25 @@ async fn objects(store: &MemoryStore) -> Vec<(String, Vec<u8>)> {
 async fn the_newest_decision_is_in_force_and_the_others_are_unchanged() {
     let store = Arc::new(MemoryStore::default());
     let pins = Pins::new(store.clone());
-    assert_eq!(pins.in_force("w").await.unwrap(), None);
+    assert_eq!(pins.active_pin("w").await.unwrap(), None);
     assert_eq!(pins.history("w").await.unwrap(), None);
-    assert_eq!(pins.release("w", who("ann", 1)).await.unwrap(), Decided::Never);
+    assert_eq!(pins.release("w", who("ann", 1)).await.unwrap(), PinOutcome::Never);
 
-    assert_eq!(pins.pin("w", pinned("w-1"), who("ann", 1)).await.unwrap(), Decided::Now);
+    assert_eq!(pins.pin("w", pinned("w-1"), who("ann", 1)).await.unwrap(), PinOutcome::Now);
     let first = objects(&store).await;
-    assert_eq!(pins.pin("w", pinned("w-1"), who("bob", 2)).await.unwrap(), Decided::Before);
+    assert_eq!(pins.pin("w", pinned("w-1"), who("bob", 2)).await.unwrap(), PinOutcome::Before);
     assert_eq!(objects(&store).await, first, "the same pin again writes no entry");
-    let in_force = pins.in_force("w").await.unwrap().unwrap();
+    let in_force = pins.active_pin("w").await.unwrap().unwrap();
     assert_eq!((in_force.pin.number, in_force.pin.by.as_str(), in_force.baseline), (1, "ann", baseline(1)));
     assert_eq!(in_force.pin.to_string(), "w-1, which ann pinned on 1970-01-01 (number 1): new firmware");
 
-    let learned = Pinned { source: PinSource::Learned, baseline: baseline(7), ..pinned("w-1") };
-    assert_eq!(pins.pin("w", learned, who("bob", 3)).await.unwrap(), Decided::Now, "another reference");
-    assert_eq!(pins.in_force("w").await.unwrap().unwrap().baseline.runs, 7);
-    assert_eq!(pins.release("w", who("eve", 4)).await.unwrap(), Decided::Now);
-    assert_eq!(pins.release("w", who("eve", 5)).await.unwrap(), Decided::Before);
-    assert_eq!(pins.in_force("w").await.unwrap(), None);
-    assert_eq!(pins.pin("w", pinned("w-1"), who("ann", 6)).await.unwrap(), Decided::Now);
+    let learned = NewPin { source: PinSource::Learned, baseline: baseline(7), ..pinned("w-1") };
+    assert_eq!(pins.pin("w", learned, who("bob", 3)).await.unwrap(), PinOutcome::Now, "another reference");
+    assert_eq!(pins.active_pin("w").await.unwrap().unwrap().baseline.runs, 7);
+    assert_eq!(pins.release("w", who("eve", 4)).await.unwrap(), PinOutcome::Now);
+    assert_eq!(pins.release("w", who("eve", 5)).await.unwrap(), PinOutcome::Before);
+    assert_eq!(pins.active_pin("w").await.unwrap(), None);
+    assert_eq!(pins.pin("w", pinned("w-1"), who("ann", 6)).await.unwrap(), PinOutcome::Now);
 
     let history = pins.history("w").await.unwrap().unwrap();
     let changes: Vec<_> = history
@@ -88,7 +88,7 @@ async fn concurrent_decisions_are_both_recorded() {
         rivals.spawn(async move { pins.pin("w", run, who("ann", 1)).await.unwrap() });
     }
     while let Some(decided) = rivals.join_next().await {
-        assert_eq!(decided.unwrap(), Decided::Now);
+        assert_eq!(decided.unwrap(), PinOutcome::Now);
     }
     let history = pins.history("w").await.unwrap().unwrap().history;
     assert_eq!(history.iter().map(|noted| noted.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -112,7 +112,7 @@ async fn an_invalid_entry_is_reported() {
     ] {
         let name = format!("baselines/w/{number:010}.json");
         store.create(&name, body.into()).await.unwrap();
-        let refused = pins.in_force("w").await.unwrap_err();
+        let refused = pins.active_pin("w").await.unwrap_err();
         assert!(matches!(&refused, PinError::Damaged { name: damaged, .. } if *damaged == name), "{refused}");
     }
 }

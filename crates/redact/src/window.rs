@@ -17,14 +17,14 @@ pub(crate) struct StreamWindow<'a> {
 }
 
 impl<'a> StreamWindow<'a> {
-    /// A view at a position of the available bytes; `ends` if the stream has ended.
+    /// A window at a position of the available bytes; `ends` if the stream has ended.
     pub(crate) fn new(bytes: &'a [u8], at: usize, ends: bool) -> Self {
         let to = bytes.len().min(at + AHEAD);
         let whole = ends || bytes.len() >= at + AHEAD;
         Self { behind: &bytes[at.saturating_sub(BACK)..at], ahead: &bytes[at..to], whole }
     }
 
-    /// Returns the part of this view from a later position. Earlier bytes are not visible in it.
+    /// Returns the part of this window from a later position. Earlier bytes are not visible in it.
     pub(crate) fn on(&self, from: usize) -> Self {
         Self { behind: &[], ahead: self.rest(from), whole: self.whole }
     }

@@ -162,7 +162,7 @@ fn others(input: &ReportInput<'_>, mut write: impl FnMut(CsvRow<'_>)) {
     }
     let rows = found.metrics.iter().map(metric).chain(found.findings.iter().map(finding));
     rows.for_each(|row| write(CsvRow { source: &source, ..row }));
-    let (suspects, _) = evidence::suspects(input.full_judgement(), usize::MAX);
+    let (suspects, _) = evidence::suspects(input.reported_judgement(), usize::MAX);
     for (name, confidence) in suspects {
         let confidence = confidence.is_finite().then_some(confidence);
         write(CsvRow { source: &source, suspect: cell(&name), confidence, ..CsvRow::default() });

@@ -208,8 +208,8 @@ pub fn locations(locations: &RunLocations) -> Vec<(&'static str, &str)> {
         ("warehouse", Some(&locations.warehouse)),
         ("report", locations.report.as_ref()),
     ];
-    let known = known.into_iter().filter_map(|(name, place)| Some((name, place?.as_str())));
-    known.filter(|(_, place)| !place.is_empty()).collect()
+    let known = known.into_iter().filter_map(|(name, location)| Some((name, location?.as_str())));
+    known.filter(|(_, location)| !location.is_empty()).collect()
 }
 
 /// Subtitle of a report: cause, time and duration of a run, or the criteria and baseline of logs.

@@ -54,16 +54,16 @@ fn of_run(run: &ReportedRun<'_>) -> Vec<NamedValue> {
         let value = value.filter(|value| !value.is_empty());
         value.map(|value| NamedValue { name, value, code, time: None })
     };
-    let time = |name, at: Option<Timestamp>| {
+    let time_value = |name, at: Option<Timestamp>| {
         let (value, time) = (text::utc(at?), Some(at?.to_string()));
         Some(NamedValue { name, value, code: false, time })
     };
     let first = [
         named("workflow", Some(fact_texts::with_reason(&workflow.name, &workflow.description)), false),
         named("trigger", Some(state.trigger.to_string()), false),
-        time("requested", Some(state.requested_at)),
-        time("settled", state.settled.as_ref().map(|(_, at)| *at)),
-        time("closed", state.closed),
+        time_value("requested", Some(state.requested_at)),
+        time_value("settled", state.settled.as_ref().map(|(_, at)| *at)),
+        time_value("closed", state.closed),
     ];
     let mut details: Vec<_> = first.into_iter().flatten().collect();
     let mut add = |name, value: Option<String>, code| details.extend(named(name, value, code));

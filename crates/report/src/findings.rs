@@ -47,7 +47,7 @@ pub struct ReportNote {
 
 /// The reasons of the verdict, most severe first.
 pub fn reasons<'a>(input: &ReportInput<'a>) -> &'a [Reason] {
-    match (input.full_judgement(), input.run.and_then(ReportedRun::recorded_verdict)) {
+    match (input.reported_judgement(), input.run.and_then(ReportedRun::recorded_verdict)) {
         (Some(judgement), _) => &judgement.reasons,
         (None, Some(reached)) => &reached.reasons,
         (None, None) => &[],
@@ -143,14 +143,14 @@ pub fn headline(input: &ReportInput<'_>) -> Headline {
 pub fn notes(input: &ReportInput<'_>) -> Vec<ReportNote> {
     let Some(run) = input.run else { return Vec::new() };
     let state = run.state;
-    let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| ending(&run, how)).collect();
+    let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| conclusion_note(&run, how)).collect();
     notes.extend(state.retested().iter().map(retested));
     if let Some(suspects) = state.suspects() {
         notes.extend(suspect_notes(suspects));
     }
     notes.extend(not_located(state));
     if state.settled.is_none() {
-        notes.extend(state.current_step().map(|step| now(state, step)));
+        notes.extend(state.current_step().map(|step| current_step_note(state, step)));
     }
     if state.settled.is_some() {
         notes.extend(held_clusters(state));
@@ -169,7 +169,7 @@ pub fn notes(input: &ReportInput<'_>) -> Vec<ReportNote> {
     notes
 }
 
-fn ending(run: &ReportedRun<'_>, how: &Conclusion) -> Option<ReportNote> {
+fn conclusion_note(run: &ReportedRun<'_>, how: &Conclusion) -> Option<ReportNote> {
     let (tone, head, text) = match how {
         Conclusion::Completed => return None,
         Conclusion::Failed { stage, check, failure } => {
@@ -180,7 +180,7 @@ fn ending(run: &ReportedRun<'_>, how: &Conclusion) -> Option<ReportNote> {
             let step = stage.of(*check);
             let limit = run.state.limit(step);
             let handle = run.state.stage(step).and_then(|stage| stage.handle.as_deref());
-            let look = handle.map_or_else(
+            let advice = handle.map_or_else(
                 || "No fact was received: check that the worker of the stage is running.".to_owned(),
                 |handle| {
                     format!(
@@ -194,7 +194,7 @@ fn ending(run: &ReportedRun<'_>, how: &Conclusion) -> Option<ReportNote> {
                     "timed out at {}: no response within its limit of {limit}",
                     fact_texts::step(&run.state.workflow, step)
                 ),
-                look,
+                advice,
             )
         }
         Conclusion::Cancelled { by } => {
@@ -273,7 +273,7 @@ fn cancel_reason(run: &ReportedRun<'_>) -> Option<String> {
     })
 }
 
-fn now(state: &RunState, step: Step) -> ReportNote {
+fn current_step_note(state: &RunState, step: Step) -> ReportNote {
     let since = state.stage(step).and_then(|stage| stage.since);
     let since = since.map_or_else(String::new, |at| format!(" since {}", text::utc(at)));
     ReportNote {
@@ -320,6 +320,6 @@ pub fn unreached(state: &RunState, lines: &[StageLine]) -> Vec<String> {
 }
 
 /// The prebuilt image of a run, if it has one.
-pub fn requested_image(state: &RunState) -> Option<String> {
+pub fn prebuilt_image(state: &RunState) -> Option<String> {
     state.image().filter(|_| !state.requires(Stage::Image)).map(fact_texts::image)
 }

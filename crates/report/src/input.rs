@@ -99,7 +99,7 @@ impl<'a> ReportInput<'a> {
     }
 
     /// The judgement with the reported verdict, if fetched.
-    pub(crate) fn full_judgement(&self) -> Option<&'a Judgement> {
+    pub(crate) fn reported_judgement(&self) -> Option<&'a Judgement> {
         self.judgement.filter(|judgement| Some(judgement.verdict) == self.verdict())
     }
 

@@ -49,8 +49,13 @@ pub fn junit(input: &ReportInput<'_>) -> String {
     match input.run {
         Some(run) => {
             let log = input.logs.first();
-            let mut suite =
-                suite(input, log, run.state.run.as_str(), findings::reasons(input), input.full_judgement());
+            let mut suite = suite(
+                input,
+                log,
+                run.state.run.as_str(),
+                findings::reasons(input),
+                input.reported_judgement(),
+            );
             suite.test_cases.insert(0, conclusion(input));
             suite.test_cases.extend(checks(input));
             count(&mut suite);

@@ -63,7 +63,7 @@ pub fn markdown(input: &ReportInput<'_>) -> String {
             out += &format!("\n{}\n", fenced(&text::shortened(&note.text, TEXT)));
         }
     }
-    write_findings(&mut out, input);
+    write_causes(&mut out, input);
     metrics(&mut out, input);
     measurements(&mut out, input);
     if let Some(history) = LevelHistory::of(input) {
@@ -139,8 +139,8 @@ fn reasons(out: &mut String, input: &ReportInput<'_>) {
     }
 }
 
-fn write_findings(out: &mut String, input: &ReportInput<'_>) {
-    let (diagnoses, more) = evidence::diagnoses(input.full_judgement(), DIAGNOSES, LINES);
+fn write_causes(out: &mut String, input: &ReportInput<'_>) {
+    let (diagnoses, more) = evidence::diagnoses(input.reported_judgement(), DIAGNOSES, LINES);
     for diagnosis in &diagnoses {
         let advice = escaped(&text::shortened(&diagnosis.advice, TEXT));
         *out += &format!("\n### {}\n\n{advice}\n", code(diagnosis.cause));
@@ -158,7 +158,7 @@ fn write_findings(out: &mut String, input: &ReportInput<'_>) {
     if more > 0 {
         *out += &format!("\nDiagnoses omitted: {more}.\n");
     }
-    let (suspects, more) = evidence::suspects(input.full_judgement(), SUSPECTS);
+    let (suspects, more) = evidence::suspects(input.reported_judgement(), SUSPECTS);
     if !suspects.is_empty() {
         *out += "\n### Suspects\n\n| suspect | confidence |\n|---|---:|\n";
     }
@@ -216,8 +216,7 @@ fn measurements(out: &mut String, input: &ReportInput<'_>) {
         log.judgement.is_some_and(|judgement| judgement.verdict != Verdict::Pass)
     };
     let Some(log) = input.logs.iter().find(failed).or(input.logs.last()) else { return };
-    if let Some(nothing) =
-        measured::missing_measurements(log.reading).filter(|_| log.reading.format.is_none())
+    if let Some(nothing) = measured::text_without_table(log.reading).filter(|_| log.reading.format.is_none())
     {
         *out += &format!("\n{}\n", escaped(&text::shortened(&nothing, TEXT)));
     }

@@ -131,7 +131,7 @@ pub fn caption(table: &Table) -> String {
 }
 
 /// Reason why an existing log has no table to show, or the number of its metrics.
-pub fn missing_measurements(reading: &Reading) -> Option<String> {
+pub fn text_without_table(reading: &Reading) -> Option<String> {
     if let Some(format) = &reading.format {
         let program =
             reading.version.as_ref().map_or(format.clone(), |version| format!("{format} {version}"));

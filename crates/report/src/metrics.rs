@@ -96,7 +96,7 @@ pub struct Metrics {
 #[must_use]
 pub fn metrics(input: &ReportInput<'_>) -> Metrics {
     let logs = logs(input);
-    Metrics { metrics: summaries(&logs, input.full_judgement()), findings: findings(&logs) }
+    Metrics { metrics: summaries(&logs, input.reported_judgement()), findings: findings(&logs) }
 }
 
 /// Metrics in the order of the logs: evidence of suspects has no priority, so that the order is equal for all runs.
@@ -106,7 +106,7 @@ pub(crate) fn in_log_order(input: &ReportInput<'_>) -> Vec<MetricSummary> {
 
 /// Metrics of all logs, evidence of suspects first.
 pub(crate) fn summaries_of(input: &ReportInput<'_>) -> Vec<MetricSummary> {
-    summaries(&logs(input), input.full_judgement())
+    summaries(&logs(input), input.reported_judgement())
 }
 
 /// Every single log: the parts of a run, otherwise the separate logs.
@@ -210,9 +210,9 @@ fn findings(logs: &[(&str, &Reading)]) -> Vec<FindingSummary> {
     let mut found: Vec<FindingSummary> = Vec::new();
     let mut positions = BTreeMap::new();
     for (log, finding) in logs.iter().flat_map(|(log, reading)| reading.all_findings().map(|it| (*log, it))) {
-        let log_of = finding.subject.node.is_none().then_some(log);
+        let log_if_no_node = finding.subject.node.is_none().then_some(log);
         let at = *positions
-            .entry((finding.code.as_str(), finding.severity, &finding.subject, log_of))
+            .entry((finding.code.as_str(), finding.severity, &finding.subject, log_if_no_node))
             .or_insert_with(|| {
                 found.push(FindingSummary {
                     code: finding.code.clone(),
@@ -277,7 +277,7 @@ impl MetricsSection {
         if programs.is_empty() && found == Metrics::default() {
             return None;
         }
-        let suspects = || input.full_judgement().into_iter().flat_map(|judgement| &judgement.suspects);
+        let suspects = || input.reported_judgement().into_iter().flat_map(|judgement| &judgement.suspects);
         let is_bad = |name: &str| suspects().any(|it| it.evidence.iter().any(|evidence| evidence == name));
         let (measured, without): (Vec<_>, Vec<_>) = found.metrics.iter().partition(|row| row.values > 0);
         Some(Self {
@@ -309,7 +309,7 @@ fn unmeasured(without: &[&MetricSummary]) -> Vec<String> {
 fn programs(input: &ReportInput<'_>) -> Vec<String> {
     let logs = input.logs.iter().filter(|log| log.reading.format.is_some());
     let of = |log: &crate::ReportedLog<'_>| {
-        let program = measured::missing_measurements(log.reading)?;
+        let program = measured::text_without_table(log.reading)?;
         Some(if input.logs.len() > 1 { format!("{}: {program}", log.name) } else { program })
     };
     let mut programs: Vec<_> = logs.filter_map(of).collect();

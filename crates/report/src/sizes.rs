@@ -21,7 +21,7 @@ const SIZES: usize = 64;
 /// Upper limit of a valid ratio.
 const ABSURD: f64 = 1e6;
 /// Minimum change that is reported, relative.
-const TOLD: f64 = 0.005;
+const MIN_REPORTED_CHANGE: f64 = 0.005;
 /// View box of the chart.
 const WIDE: f64 = 240.0;
 const HIGH: f64 = 40.0;
@@ -155,7 +155,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
     let tolerated = known.map(|(_, tolerated)| tolerated);
     let bad = tolerated.is_some_and(|tolerated| *slower > tolerated);
     let change = match segments.as_slice() {
-        [.., before, now] if (now.level - before.level).abs() >= TOLD => {
+        [.., before, now] if (now.level - before.level).abs() >= MIN_REPORTED_CHANGE => {
             let since = levels[now.first].0;
             format!("{} since {}, {}", percent(now.level - before.level), since.at, since.run)
         }

@@ -56,7 +56,7 @@ pub fn terminal(input: &ReportInput<'_>, screen: impl Into<Screen>) -> String {
     }
     let mut rest = TextReport::new(screen);
     verdict(&mut rest, input);
-    write_findings(&mut rest, input);
+    write_causes(&mut rest, input);
     if let Some(next) = summary::next(input) {
         rest.paragraph((Paint::Bold, "Next: "), &next, NOTE);
     }
@@ -104,7 +104,7 @@ fn stages(text_report: &mut TextReport, run: &ReportedRun<'_>) {
             (Paint::None, &text::shortened(outcome, room)),
         ]);
     };
-    if let Some(image) = findings::requested_image(state) {
+    if let Some(image) = findings::prebuilt_image(state) {
         say(Tone::Good, "image", "given", &image);
     }
     // With several checks, each check has one line below.
@@ -163,8 +163,7 @@ fn measurements(text_report: &mut TextReport, input: &ReportInput<'_>, room: usi
     }
     let Some(log) = input.logs.first() else { return };
     // The section about metrics names the program of a log with metrics.
-    if let Some(nothing) =
-        measured::missing_measurements(log.reading).filter(|_| log.reading.format.is_none())
+    if let Some(nothing) = measured::text_without_table(log.reading).filter(|_| log.reading.format.is_none())
     {
         text_report.gap();
         text_report.paragraph((Paint::None, "  "), &nothing, NOTE);
@@ -189,7 +188,7 @@ fn measurements(text_report: &mut TextReport, input: &ReportInput<'_>, room: usi
 fn verdict(text_report: &mut TextReport, input: &ReportInput<'_>) {
     let headline = findings::headline(input);
     let sentence = summary::sentence(input).unwrap_or_default();
-    let diagnosed = input.full_judgement().is_some_and(|judgement| !judgement.diagnoses.is_empty());
+    let diagnosed = input.reported_judgement().is_some_and(|judgement| !judgement.diagnoses.is_empty());
     let (mut shown, more) = reasons(input, if diagnosed { REASONS_BESIDE } else { REASONS });
     // A reason that begins the sentence is not repeated: its code is printed before the sentence.
     let repeated = shown.first().filter(|(_, _, why)| !why.is_empty() && sentence.starts_with(why.as_str()));
@@ -263,8 +262,8 @@ const fn addresses(input: &ReportInput<'_>) -> &'static str {
 }
 
 /// Probable causes and suspects.
-fn write_findings(text_report: &mut TextReport, input: &ReportInput<'_>) {
-    let (diagnoses, more) = evidence::diagnoses(input.full_judgement(), DIAGNOSES, EVIDENCE);
+fn write_causes(text_report: &mut TextReport, input: &ReportInput<'_>) {
+    let (diagnoses, more) = evidence::diagnoses(input.reported_judgement(), DIAGNOSES, EVIDENCE);
     if !diagnoses.is_empty() {
         text_report.gap();
     }
@@ -291,7 +290,7 @@ fn write_findings(text_report: &mut TextReport, input: &ReportInput<'_>) {
     if more > 0 {
         text_report.line(&[(Paint::Dim, &format!("  more diagnoses{}: {more}", addresses(input)))]);
     }
-    let (suspects, more) = evidence::suspects(input.full_judgement(), SUSPECTS);
+    let (suspects, more) = evidence::suspects(input.reported_judgement(), SUSPECTS);
     for (name, confidence) in &suspects {
         let name = format!("{name}, confidence {confidence:.2}");
         text_report.paragraph((Tone::Bad.into(), "  suspect  "), &name, wrapped(text_report) - 1);
@@ -303,14 +302,14 @@ fn write_findings(text_report: &mut TextReport, input: &ReportInput<'_>) {
 
 fn locations(text_report: &mut TextReport, run: &ReportedRun<'_>) {
     text_report.gap();
-    for (name, place) in fact_texts::locations(run.locations) {
+    for (name, location) in fact_texts::locations(run.locations) {
         // Values are never truncated, because they are for copying. The note in parentheses after a value has its own line if
         // both together exceed the width.
         let head = format!("  {name:<10} ");
-        let fits = head.len() + place.chars().count() <= text_report.width();
-        let (place, note) = match place.split_once(" (").filter(|_| !fits) {
+        let fits = head.len() + location.chars().count() <= text_report.width();
+        let (place, note) = match location.split_once(" (").filter(|_| !fits) {
             Some((place, note)) => (place, format!("({note}")),
-            None => (place, String::new()),
+            None => (location, String::new()),
         };
         text_report.line(&[(Paint::Dim, &head), (Paint::None, place)]);
         if !note.is_empty() {

@@ -155,7 +155,7 @@ fn nodes(input: &ReportInput<'_>, summaries: &[MetricSummary]) -> Vec<NodeValue>
             ));
         }
     }
-    for suspect in input.full_judgement().into_iter().flat_map(|judgement| &judgement.suspects) {
+    for suspect in input.reported_judgement().into_iter().flat_map(|judgement| &judgement.suspects) {
         let Some(host) = &suspect.host else { continue };
         let entry = nodes.entry(text::shortened(host, NAME)).or_default();
         entry.suspected = Some(entry.suspected.unwrap_or(0.0).max(suspect.confidence));

@@ -13,7 +13,7 @@ use model::{RunId, Timestamp};
 use tracing::warn;
 
 use crate::{
-    Pace, RunIndexError, RunSummary,
+    RefreshIntervals, RunIndexError, RunSummary,
     segments::{self, ABREAST, LENGTH},
     summary::finished,
 };
@@ -55,7 +55,7 @@ impl Index {
         ledger: &Ledger,
         store: &dyn Store,
         now: Timestamp,
-        (pace, keeps): (Pace, bool),
+        (pace, keeps): (RefreshIntervals, bool),
     ) -> Result<(), RunIndexError> {
         let due =
             |last: Option<Timestamp>, span| last.is_none_or(|last| now.since(last) >= span || now < last);
@@ -68,14 +68,14 @@ impl Index {
             }
             self.loaded = true;
         }
-        let mut look: BTreeSet<RunId> = self.open.keys().cloned().collect();
-        look.extend(ledger.open_runs().await?);
+        let mut to_read: BTreeSet<RunId> = self.open.keys().cloned().collect();
+        to_read.extend(ledger.open_runs().await?);
         let scan = due(self.scanned_at, pace.scan_interval);
         if scan {
-            look.extend(ledger.names().await?.into_iter().filter(|run| !self.summaries.contains_key(run)));
+            to_read.extend(ledger.names().await?.into_iter().filter(|run| !self.summaries.contains_key(run)));
         }
-        let look: Vec<_> = look.into_iter().map(|run| (self.open.remove(&run), run)).collect();
-        let mut reading = stream::iter(look)
+        let to_read: Vec<_> = to_read.into_iter().map(|run| (self.open.remove(&run), run)).collect();
+        let mut reading = stream::iter(to_read)
             .map(|(known, run)| async { (read(ledger, &run, known.clone()).await, known, run) })
             .buffer_unordered(ABREAST);
         let mut failed = None;

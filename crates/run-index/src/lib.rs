@@ -14,7 +14,7 @@
 //!
 //! | operation | cost |
 //! |---|---|
-//! | a page, warm | one listing of open runs and their new records; at most once per [`Pace::look`] |
+//! | a page, warm | one listing of open runs and their new records; at most once per [`RefreshIntervals::max_age`] |
 //! | a cold start | one read per segment, one listing of the runs, and a fold of each run without a segment |
 
 mod curves;
@@ -53,14 +53,14 @@ use index::Index;
 
 /// Refresh intervals.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct RefreshIntervals {
     /// Open runs: maximum age of the data.
     pub max_age: Span,
     /// All runs: maximum delay until a run appears that started and ended between two refreshes.
     pub scan_interval: Span,
 }
 
-impl Pace {
+impl RefreshIntervals {
     /// Refresh at every request, so that no record in the ledger is missed.
     pub const ALWAYS: Self = Self { max_age: Span::from_millis(0), scan_interval: Span::from_millis(0) };
     /// Refresh intervals for a local folder.
@@ -96,7 +96,7 @@ pub enum RunIndexError {
 
 /// A run with its records.
 #[derive(Clone, Debug)]
-pub struct Folded {
+pub struct FoldedRun {
     /// Complete ledger, in order.
     pub records: Vec<Record>,
     /// State of the run after the last record.
@@ -108,7 +108,7 @@ pub struct RunIndex {
     ledger: Ledger,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    pace: Pace,
+    pace: RefreshIntervals,
     keeps: bool,
     index: Mutex<Index>,
     curves: std::sync::Mutex<curves::CurveCache>,
@@ -118,7 +118,7 @@ pub struct RunIndex {
 
 impl RunIndex {
     /// Queries this ledger; artefacts and segments are in `store`.
-    pub fn new(ledger: Ledger, store: Arc<dyn Store>, clock: Arc<dyn Clock>, pace: Pace) -> Self {
+    pub fn new(ledger: Ledger, store: Arc<dyn Store>, clock: Arc<dyn Clock>, pace: RefreshIntervals) -> Self {
         Self {
             ledger,
             store,
@@ -176,7 +176,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn validated(&self) -> Result<BTreeMap<String, Timestamp>, RunIndexError> {
+    pub async fn last_verdict_times(&self) -> Result<BTreeMap<String, Timestamp>, RunIndexError> {
         let index = self.fresh().await?;
         let mut validated = BTreeMap::new();
         for summary in index.newest() {
@@ -202,14 +202,14 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if its ledger cannot be read.
-    pub async fn folded(&self, run: &RunId) -> Result<Option<Folded>, RunIndexError> {
+    pub async fn folded(&self, run: &RunId) -> Result<Option<FoldedRun>, RunIndexError> {
         let records = self.ledger.load(run).await?.records().to_vec();
         if records.is_empty() {
             return Ok(None);
         }
         let state = lifecycle::fold(&records)
             .map_err(|source| RunIndexError::Unreadable { run: run.clone(), source })?;
-        Ok(Some(Folded { records, state }))
+        Ok(Some(FoldedRun { records, state }))
     }
 
     /// A run with its stages and pending commands; `None` if unknown.
@@ -218,7 +218,7 @@ impl RunIndex {
     /// Returns an error if its ledger cannot be read.
     pub async fn detail(&self, run: &RunId) -> Result<Option<RunDetail>, RunIndexError> {
         let folded = self.folded(run).await?;
-        Ok(folded.map(|Folded { records, state }| RunDetail::of(&state, &records, self.clock.now())))
+        Ok(folded.map(|FoldedRun { records, state }| RunDetail::of(&state, &records, self.clock.now())))
     }
 
     /// A run with the metrics and suspects of a check; `None` selects the most severe check. Reads its logs and verdict. With
@@ -238,7 +238,7 @@ impl RunIndex {
         Ok(report.map(|report| RunDetail::of_report(&report, self.clock.now())))
     }
 
-    /// The index, at most as old as [`Pace`] permits. One caller refreshes it, concurrent callers wait for
+    /// The index, at most as old as [`RefreshIntervals`] permits. One caller refreshes it, concurrent callers wait for
     /// the result.
     async fn fresh(&self) -> Result<MutexGuard<'_, Index>, RunIndexError> {
         let mut index = self.index.lock().await;

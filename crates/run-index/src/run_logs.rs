@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ledger::Artefacts;
 use model::{LeftOut, ManifestObject, RunId};
 
-use crate::{Folded, RunIndex, RunIndexError};
+use crate::{FoldedRun, RunIndex, RunIndexError};
 
 #[derive(Clone, Debug, Default)]
 pub struct RunLogs {
@@ -39,7 +39,7 @@ impl RunIndex {
     /// # Errors
     /// Returns an error if the ledger or a manifest cannot be read.
     pub async fn logs(&self, run: &RunId) -> Result<Option<RunLogs>, RunIndexError> {
-        let Some(Folded { state, .. }) = self.folded(run).await? else { return Ok(None) };
+        let Some(FoldedRun { state, .. }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(Arc::clone(&self.store));
         let mut logs = RunLogs { complete: state.workflow.check_count() > 0, ..RunLogs::default() };
         for check in state.checks() {

@@ -10,7 +10,7 @@ use model::{
 use report::{ReportInput, ReportedLog, ReportedRun, RoundValues, RunLocations};
 use verdict::{Judgement, Standard, Stored};
 
-use crate::{Folded, RunIndex, RunIndexError};
+use crate::{FoldedRun, RunIndex, RunIndexError};
 
 /// Addresses outside the bucket, for display.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub struct RunReport {
     pub(crate) reading: Option<Reading>,
     logs: Vec<ParsedLog>,
     judged: Option<StoredVerdict>,
-    places: RunLocations,
+    locations: RunLocations,
     rounds: Vec<RoundValues>,
 }
 
@@ -81,7 +81,7 @@ impl RunIndex {
         requested_check: Option<CheckIndex>,
         addresses: ExternalAddresses,
     ) -> Result<Option<RunReport>, RunIndexError> {
-        let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
+        let Some(FoldedRun { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
         let check = requested_check.unwrap_or_else(|| state.shown_check());
         let logs = match state.logs_of(check) {
@@ -99,7 +99,7 @@ impl RunIndex {
             }
             None => None,
         };
-        let places = RunLocations {
+        let locations = RunLocations {
             // In the cloud the ledger has a separate bucket.
             ledger: self.ledger.store().locate(&format!("ledger/{run}")),
             artefacts: artefacts.locate(&format!("artefacts/{run}")),
@@ -110,7 +110,16 @@ impl RunIndex {
             report: addresses.report,
         };
         let rounds = self.rounds(&artefacts, &state, check).await?;
-        Ok(Some(RunReport { records, state, check: requested_check, reading, logs, judged, places, rounds }))
+        Ok(Some(RunReport {
+            records,
+            state,
+            check: requested_check,
+            reading,
+            logs,
+            judged,
+            locations,
+            rounds,
+        }))
     }
 
     /// Values of the rounds of a check, evenly spaced, with the last one; empty without a soak.
@@ -190,7 +199,7 @@ impl RunReport {
             run: Some(ReportedRun {
                 state: &self.state,
                 records: &self.records,
-                locations: &self.places,
+                locations: &self.locations,
                 rounds: &self.rounds,
                 check: self.check,
             }),

@@ -48,5 +48,5 @@ pub trait Authenticator: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error with the reason if the caller is rejected.
-    async fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<Caller, Denied>;
+    async fn authenticate(&self, method: &Method, headers: &HeaderMap) -> Result<Caller, Denied>;
 }

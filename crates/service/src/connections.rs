@@ -185,7 +185,7 @@ async fn serve_connection(
     let stream = Stream::new(stream, limits.stalled, Arc::clone(&connection));
     let answer = service_fn(move |request: Request<Incoming>| {
         let (router, connection) = (router.clone(), Arc::clone(&connection));
-        async move { Ok::<_, Infallible>(answer(router, request, limits.body, connection).await) }
+        async move { Ok::<_, Infallible>(handle_request(router, request, limits.body, connection).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -212,7 +212,7 @@ async fn serve_connection(
     }
 }
 
-async fn answer(
+async fn handle_request(
     router: Router,
     request: Request<Incoming>,
     limit: Duration,

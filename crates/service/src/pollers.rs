@@ -48,8 +48,8 @@ impl Pollers {
                 // Boxed, so that a poller uses little memory between polls.
                 let answered = match Box::pin(poll()).await {
                     Ok(PollResult::Running) => continue,
-                    Ok(PollResult::Ended(fact)) => publisher.answer(&id, Ok(Some(fact))).await,
-                    Err(error) => publisher.answer(&id, Err(error)).await,
+                    Ok(PollResult::Ended(fact)) => publisher.publish_result(&id, Ok(Some(fact))).await,
+                    Err(error) => publisher.publish_result(&id, Err(error)).await,
                 };
                 match answered {
                     Ok(()) => break,

@@ -126,7 +126,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         let open = routes.open.layer(from_fn_with_state(telemetry, flushed));
         return open.route("/healthz", get(|| async { "ok" }));
     }
-    let chore_names = periodic_tasks.iter().map(|task| task.name()).collect();
+    let task_names = periodic_tasks.iter().map(|task| task.name()).collect();
     let more = Default::default();
     let about = ServiceInfo {
         schema: "burnin/about/v1",
@@ -134,7 +134,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         version,
         revision,
         handled_events,
-        periodic_tasks: chore_names,
+        periodic_tasks: task_names,
         more,
     };
     let more = routes.about;
@@ -180,7 +180,7 @@ async fn admit(
     next: Next,
 ) -> Response {
     if let Some(authenticator) = authenticator {
-        match authenticator.admit(request.method(), request.headers()).await {
+        match authenticator.authenticate(request.method(), request.headers()).await {
             Ok(caller) => drop(request.extensions_mut().insert(caller)),
             Err(denied) => {
                 warn!(path = request.uri().path(), "caller rejected: {denied}");

@@ -138,7 +138,7 @@ impl Publisher {
     ///
     /// # Errors
     /// Returns an error if the port failed temporarily.
-    pub async fn answer(
+    pub async fn publish_result(
         &self,
         command: &CommandId,
         result: Result<Option<Fact>, PortError>,

@@ -120,8 +120,8 @@ impl Bus for SimBus {
                         delay += inner.random.between(500, 30_000);
                     }
                     inner.in_flight += 1;
-                    let carried = deliver_later(Arc::clone(&self.roster), Arc::clone(&event), group, delay);
-                    inner.spawn(SimService::Outside, carried);
+                    let delivery = deliver_later(Arc::clone(&self.roster), Arc::clone(&event), group, delay);
+                    inner.spawn(SimService::Outside, delivery);
                 }
             }
         };

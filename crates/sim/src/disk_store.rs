@@ -22,7 +22,7 @@ pub struct ObjectFile {
 #[derive(Default)]
 struct DiskObjects {
     /// Offset and length of each object. Only this is in memory.
-    places: BTreeMap<Box<str>, (u32, u32)>,
+    ranges: BTreeMap<Box<str>, (u32, u32)>,
     end: u32,
 }
 
@@ -50,7 +50,7 @@ impl Store for ObjectFile {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         check_name(name)?;
         let objects = &mut *self.objects();
-        if objects.places.contains_key(name) {
+        if objects.ranges.contains_key(name) {
             return Ok(Creation::Exists);
         }
         let full =
@@ -58,7 +58,7 @@ impl Store for ObjectFile {
         let length = u32::try_from(body.len()).map_err(|_| full())?;
         let end = objects.end.checked_add(length).ok_or_else(full)?;
         self.file.write_all_at(&body, objects.end.into()).map_err(failed("create", name))?;
-        objects.places.insert(name.into(), (objects.end, length));
+        objects.ranges.insert(name.into(), (objects.end, length));
         objects.end = end;
         Ok(Creation::Created)
     }
@@ -76,7 +76,7 @@ impl Store for ObjectFile {
 
     async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         check_name(name)?;
-        let Some((begin, length)) = self.objects().places.get(name).copied() else { return Ok(None) };
+        let Some((begin, length)) = self.objects().ranges.get(name).copied() else { return Ok(None) };
         let mut bytes = vec![0; length as usize];
         self.file.read_exact_at(&mut bytes, begin.into()).map_err(failed("read", name))?;
         Ok(Some(bytes.into()))
@@ -88,14 +88,14 @@ impl Store for ObjectFile {
 
     async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {
         let objects = self.objects();
-        let from = objects.places.range::<str, _>((Bound::Included(prefix.max(from)), Bound::Unbounded));
+        let from = objects.ranges.range::<str, _>((Bound::Included(prefix.max(from)), Bound::Unbounded));
         let names = from.map(|(name, _)| name).take_while(|name| name.starts_with(prefix));
         Ok(names.map(ToString::to_string).collect())
     }
 
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
         check_name(name)?;
-        self.objects().places.remove(name);
+        self.objects().ranges.remove(name);
         Ok(())
     }
 

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Poll interval of workers.
-const LOOK: Span = Span::from_secs(5);
+const POLL_INTERVAL: Span = Span::from_secs(5);
 /// Interval of the independent sweeper, and its grace period after the end of a lease.
 const SWEEP: Span = Span::from_secs(30);
 const SWEEP_GRACE: Span = Span::from_secs(120);
@@ -80,15 +80,15 @@ impl Fleet {
             SimService::Conductor(number) => self.conductor(effects, number, life, bus, resend),
             SimService::Builder => {
                 let builds = Arc::new(SimBuilds(effects.clone()));
-                worker(Builder::new(builds, LOOK), bus, effects)
+                worker(Builder::new(builds, POLL_INTERVAL), bus, effects)
             }
             SimService::Provisioner => {
                 let clusters = Arc::new(SimClusters(effects.clone()));
-                worker(Provisioner::new(clusters, LOOK), bus, effects)
+                worker(Provisioner::new(clusters, POLL_INTERVAL), bus, effects)
             }
             SimService::Agent => {
                 let scheduler = Arc::new(SimScheduler(effects.clone()));
-                worker(Agent::new(scheduler, artefacts(), LOOK), bus, effects)
+                worker(Agent::new(scheduler, artefacts(), POLL_INTERVAL), bus, effects)
             }
             SimService::Loader => {
                 let warehouse = Arc::new(SimWarehouse(effects.clone()));

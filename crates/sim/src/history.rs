@@ -53,7 +53,7 @@ pub enum ExternalEvent {
         late: bool,
     },
     /// The deletion of an existing cluster was requested.
-    DeleteAsked {
+    DeleteRequested {
         name: String,
     },
     ClusterEnded {
@@ -61,7 +61,7 @@ pub enum ExternalEvent {
         why: &'static str,
     },
     /// The scheduler received a request to end a job, and not to start it if it is submitted later.
-    StopAsked {
+    StopRequested {
         name: String,
     },
     JobBegan {
@@ -121,9 +121,9 @@ impl fmt::Display for ExternalEvent {
                 let late = if *late { ", after its deletion was confirmed" } else { "" };
                 write!(f, "cluster starts: {name}, until {expires_at}{late}")
             }
-            Self::DeleteAsked { name } => write!(f, "cluster deletion requested: {name}"),
+            Self::DeleteRequested { name } => write!(f, "cluster deletion requested: {name}"),
             Self::ClusterEnded { name, why } => write!(f, "cluster ends: {name}, {why}"),
-            Self::StopAsked { name } => write!(f, "job stop requested: {name}"),
+            Self::StopRequested { name } => write!(f, "job stop requested: {name}"),
             Self::JobBegan { name } => write!(f, "job begins: {name}"),
             Self::JobEnded { name, how } => write!(f, "job ends: {name}, {how}"),
             Self::Loaded { load, rows } => write!(f, "loaded: {rows} rows as {load}"),

@@ -77,8 +77,10 @@ fn main() -> ExitCode {
         SimCommand::Crashes { pairs, jobs } => sim::crashes::report(pairs, jobs),
         SimCommand::Throughput { runs } => {
             let heap = || ALLOCATOR.allocated();
-            let held = runs.iter().try_for_each(|runs| sim::throughput::measure_memory(*runs, &heap));
-            match held.and_then(|()| runs.iter().try_for_each(|runs| sim::throughput::report(*runs, &heap))) {
+            let measured = runs.iter().try_for_each(|runs| sim::throughput::measure_memory(*runs, &heap));
+            match measured
+                .and_then(|()| runs.iter().try_for_each(|runs| sim::throughput::report(*runs, &heap)))
+            {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     eprintln!("cannot create the bucket's file: {error}; free space in the temporary folder");

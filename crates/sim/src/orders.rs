@@ -1,16 +1,16 @@
 //! All possible arrival orders of the facts of a run.
 
-use lifecycle::{Input, Occurrence, RunState, decide, decide_first, evolve, fold};
+use lifecycle::{Input, ReceivedFact, RunState, decide, decide_first, evolve, fold};
 use model::{Attempt, Fact, RECORD_FORMAT, Record, RecordEntry, Timestamp};
 
 use crate::{Scenario, Simulation};
 
 /// The facts of a run without faults, in ledger order: the request, the work, and the deletion of the
 /// cluster.
-pub fn facts() -> Vec<Occurrence> {
+pub fn facts() -> Vec<ReceivedFact> {
     let records = Simulation::new(Scenario::without_faults(0, 1)).records();
     let accepted = records.into_iter().filter_map(|record| match record.entry {
-        RecordEntry::Accepted { event, attempt, fact } => Some(Occurrence { event, attempt, fact: *fact }),
+        RecordEntry::Accepted { event, attempt, fact } => Some(ReceivedFact { event, attempt, fact: *fact }),
         _ => None,
     });
     accepted.collect()
@@ -23,7 +23,7 @@ fn record(state: Option<&RunState>, run: &model::RunId, entry: RecordEntry) -> R
     Record { format: RECORD_FORMAT, run: run.clone(), seq, nonce: "n".into(), recorded_at: NOW, entry }
 }
 
-fn apply(state: &RunState, fact: &Occurrence) -> RunState {
+fn apply(state: &RunState, fact: &ReceivedFact) -> RunState {
     let decision = decide(state, Input::Fact(Box::new(fact.clone())), NOW);
     decision.entries.into_iter().fold(state.clone(), |state, entry| {
         let record = record(Some(&state), &state.run, entry);
@@ -44,7 +44,7 @@ pub fn every(count: usize) -> (u64, Vec<String>) {
     let request = facts.iter().find(|fact| is(&fact.fact, true)).cloned();
     let gone = facts.iter().find(|fact| matches!(fact.fact, Fact::ClusterDeleted(_))).cloned();
     // Use the last facts, because the first ones of a run have the fewest effects.
-    let mut work: Vec<Occurrence> = facts.into_iter().filter(|fact| is(&fact.fact, false)).collect();
+    let mut work: Vec<ReceivedFact> = facts.into_iter().filter(|fact| is(&fact.fact, false)).collect();
     work.drain(..work.len().saturating_sub(count));
     let (Some(request), Some(gone)) = (request, gone) else { return (0, Vec::new()) };
     debug_assert_eq!(request.attempt, Attempt::FIRST);
@@ -63,7 +63,7 @@ pub fn every(count: usize) -> (u64, Vec<String>) {
 }
 
 /// Orders with a common prefix share its evaluation.
-fn walk(state: &RunState, work: &[Occurrence], fed: u32, end: &mut impl FnMut(&RunState)) {
+fn walk(state: &RunState, work: &[ReceivedFact], fed: u32, end: &mut impl FnMut(&RunState)) {
     if fed.count_ones() as usize == work.len() {
         return end(state);
     }

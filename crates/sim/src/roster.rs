@@ -96,7 +96,7 @@ impl RunningProcesses {
     }
 
     /// Ends a process. Returns `false` if it was not running.
-    pub fn take_ended(&self, service: SimService) -> bool {
+    pub fn end_process(&self, service: SimService) -> bool {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&service).is_some()
     }
 
@@ -115,7 +115,7 @@ impl RunningProcesses {
     }
 }
 
-/// Dead letters of a failpoint: every event is accepted and none is stored.
+/// Dead letters while the failpoint `park_without_keeping` is active: every event is accepted and none is stored.
 struct DiscardedDeadLetters;
 
 #[async_trait::async_trait]

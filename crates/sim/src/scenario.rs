@@ -44,7 +44,7 @@ pub struct Scenario {
     /// Seed of all later decisions.
     pub seed: u64,
     /// Requested runs with their times.
-    pub asked: Vec<RequestedRun>,
+    pub requested_runs: Vec<RequestedRun>,
     /// Rates of random faults.
     pub faults: Faults,
     /// Process failures with their time, milliseconds after the start.
@@ -84,7 +84,7 @@ impl Scenario {
     pub fn without_faults(seed: u64, runs: usize) -> Self {
         Self {
             seed,
-            asked: (0..runs).map(RequestedRun::at_start).collect(),
+            requested_runs: (0..runs).map(RequestedRun::at_start).collect(),
             faults: Faults::none(),
             process_faults: Vec::new(),
             skews: Vec::new(),
@@ -151,7 +151,7 @@ impl Scenario {
         }
         Self {
             seed,
-            asked: (0..runs).map(|number| requested(number, random)).collect(),
+            requested_runs: (0..runs).map(|number| requested(number, random)).collect(),
             faults,
             process_faults,
             skews,

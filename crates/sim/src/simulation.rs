@@ -101,7 +101,7 @@ impl Simulation {
         }
         let executor = Executor::new(Arc::clone(&world));
         let simulation = Self { scenario, world, bucket, fleet, executor };
-        simulation.scenario.asked.iter().for_each(|requested| simulation.request(requested));
+        simulation.scenario.requested_runs.iter().for_each(|requested| simulation.request(requested));
         for (after, service, process_fault) in simulation.scenario.process_faults.clone() {
             let (fleet, resend) = (Arc::clone(&simulation.fleet), simulation.scenario.resend);
             simulation
@@ -144,7 +144,7 @@ impl Simulation {
         let died = self.world.inner().take_died();
         for service in died {
             // A process that has already ended restarts only once.
-            if !self.fleet.roster().take_ended(service) {
+            if !self.fleet.roster().end_process(service) {
                 continue;
             }
             let (world, fleet) = (Arc::clone(&self.world), Arc::clone(&self.fleet));
@@ -170,7 +170,7 @@ impl Simulation {
                 return true;
             }
             // A healthy simulation needs fewer calls; a bug may loop forever.
-            if self.world.inner().calls > MOST_CALLS * self.scenario.asked.len() as u64 {
+            if self.world.inner().calls > MOST_CALLS * self.scenario.requested_runs.len() as u64 {
                 return false;
             }
         }
@@ -215,7 +215,7 @@ impl Simulation {
         let inner = &mut *self.world.inner();
         inner.faults.occurs(Fault::Replay, &mut inner.random);
         inner.note(SimService::Outside, ExternalEvent::Replayed);
-        let acked = inner.history.iter().filter_map(|(_, happening)| match happening {
+        let acked = inner.history.iter().filter_map(|(_, event)| match event {
             ExternalEvent::Acked { event, .. } => Some(Arc::clone(event)),
             _ => None,
         });
@@ -223,8 +223,8 @@ impl Simulation {
             for group in Group::handling(cloudevents::AttributesReader::ty(&*event)) {
                 let delay = inner.random.between(0, 60_000);
                 inner.in_flight += 1;
-                let carried = deliver_later(self.fleet.roster(), Arc::clone(&event), group, delay);
-                inner.spawn(SimService::Outside, carried);
+                let delivery = deliver_later(self.fleet.roster(), Arc::clone(&event), group, delay);
+                inner.spawn(SimService::Outside, delivery);
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Poll interval for a cancel request.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BuildRequest {
@@ -275,7 +275,7 @@ async fn run(folder: &Path, plan: &cloudbuild::Plan, secrets: Option<&Path>) -> 
     let cancel_request = folder.join("cancel");
     let watch = async {
         while !cancel_request.exists() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         cancel.cancel();
         std::future::pending::<()>().await;

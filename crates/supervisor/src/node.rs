@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Poll interval of a node.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Grace period for the other processes of a job after one process has failed.
 const KILL_WAIT: Duration = Duration::from_secs(15);
 /// Grace period of a process after `SIGTERM`.
@@ -51,7 +51,7 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
     let wanted = || folder.join("cluster.json").exists() && !folder.join("deleted.json").exists();
     while went.is_ok() && wanted() && now() < cluster.expires_at {
         went = node.check_jobs();
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     // End the processes even after an error, because no other process ends them once the node has ended.
     node.end_all();
@@ -82,7 +82,7 @@ impl NodeProcess {
         for job in JobFolder::at(&self.folder).names()? {
             let folder = self.folder.join("jobs").join(&job);
             if let Some(process) = self.running.get_mut(&job) {
-                if let Some((state, status)) = process.verdict(&folder)? {
+                if let Some((state, status)) = process.end_state(&folder)? {
                     let process = self.running.remove(&job);
                     let started_at = process.map_or_else(now, |process| process.started_at);
                     self.report(&folder, state, status, started_at)?;
@@ -190,7 +190,7 @@ impl NodeProcess {
 
 impl Process {
     /// End of the process; `None` while it runs.
-    fn verdict(&mut self, folder: &Path) -> io::Result<Option<(&'static str, Option<ExitStatus>)>> {
+    fn end_state(&mut self, folder: &Path) -> io::Result<Option<(&'static str, Option<ExitStatus>)>> {
         if let Some(status) = self.child.try_wait()? {
             self.group.kill(); // kills the rest of the group
             return Ok(Some((if status.success() { "COMPLETED" } else { "FAILED" }, Some(status))));

@@ -268,28 +268,28 @@ pub struct ClueReader<R> {
     /// Number of complete lines processed.
     lines: u64,
     /// Incomplete last line.
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
 }
 
 impl<R: Read> ClueReader<R> {
     /// Extracts clues from a plain-text log; the caller must decompress compressed logs.
     pub fn new(log: R) -> Self {
-        Self { log, clues: Clues::default(), lines: 0, begun: Vec::new() }
+        Self { log, clues: Clues::default(), lines: 0, partial_line: Vec::new() }
     }
 
     /// Returns the clues of all data read, including an incomplete last line.
     pub fn finish(mut self) -> Clues {
-        let last = std::mem::take(&mut self.begun);
+        let last = std::mem::take(&mut self.partial_line);
         self.scan_lines(&last);
         self.clues.split_merged();
         self.clues
     }
 
     fn scan(&mut self, mut bytes: &[u8]) {
-        if !self.begun.is_empty() {
+        if !self.partial_line.is_empty() {
             let Some(end) = memchr(b'\n', bytes) else { return self.begin(bytes) };
             self.begin(&bytes[..end]);
-            let line = std::mem::take(&mut self.begun);
+            let line = std::mem::take(&mut self.partial_line);
             self.scan_lines(&line);
             self.lines += 1;
             bytes = &bytes[end + 1..];
@@ -301,8 +301,8 @@ impl<R: Read> ClueReader<R> {
     }
 
     fn begin(&mut self, part: &[u8]) {
-        let room = LINE.saturating_sub(self.begun.len());
-        self.begun.extend_from_slice(&part[..part.len().min(room)]);
+        let room = LINE.saturating_sub(self.partial_line.len());
+        self.partial_line.extend_from_slice(&part[..part.len().min(room)]);
     }
 
     /// Processes complete lines. Most contain no clue, so one pass searches all of them, and only lines with a match

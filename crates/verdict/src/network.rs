@@ -13,7 +13,7 @@ pub fn nodes(reading: &Reading) -> usize {
 }
 
 /// Checks the network in use against the required one.
-pub fn judged(clues: &Clues, required: &str) -> Reason {
+pub fn network_reason(clues: &Clues, required: &str) -> Reason {
     let used = clues.network_names();
     let names = used.iter().copied().collect::<Vec<_>>().join(" and ");
     if used.is_empty() {

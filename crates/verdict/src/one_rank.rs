@@ -9,7 +9,7 @@ use model::{
 use crate::{evidence::RunEvidence, sanity::unchecked, standard::Standard};
 
 /// Judges the data of one rank; it is no evidence about a link.
-pub fn judged(table: &Table, evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Reason {
+pub fn one_rank_reason(table: &Table, evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Reason {
     const WHY: &str = "one rank measures no link: its bus bandwidth is 0 by definition";
     // The text is short, because the measurement is appended to it and a terminal truncates long lines.
     const DATA: &str = "one rank measures no link; its data is right";

@@ -26,7 +26,7 @@ pub fn reasons(
 ) -> Vec<Reason> {
     let [table] = evidence.reading.tables.as_slice() else { return Vec::new() };
     if one_rank(table) {
-        return vec![one_rank::judged(table, evidence, standard)];
+        return vec![one_rank::one_rank_reason(table, evidence, standard)];
     }
     let mut reasons = Vec::new();
     if let Some(criteria) = standard.criteria {
@@ -34,7 +34,7 @@ pub fn reasons(
     }
     reasons.extend_from_slice(standard.learned);
     if let Some(baseline) = standard.baseline {
-        let against = against(table, fingerprint, baseline, standard);
+        let against = baseline_reasons(table, fingerprint, baseline, standard);
         // If the comparison gives reasons, state the pin as well; the pin does not affect the verdict.
         if let (Some(pin), false) = (standard.pin, against.is_empty()) {
             reasons.push(Reason::new(Verdict::Pass, "PINNED", format!("the baseline is {pin}")));
@@ -111,7 +111,7 @@ const fn tolerance(region: Region) -> RegionTolerance {
     }
 }
 
-fn against(
+fn baseline_reasons(
     table: &Table,
     fingerprint: &Fingerprint,
     baseline: &Baseline,
@@ -153,9 +153,9 @@ fn against(
     reasons.extend(slower.into_iter().map(|(_, reason)| reason));
     reasons.extend(single_sizes(table, baseline));
     let change = last_change(table, baseline, standard).filter(|_| !plateau);
-    reasons.extend(change.and_then(drifted));
+    reasons.extend(change.and_then(drift_reason));
     let as_before = reasons.is_empty();
-    reasons.extend(change.and_then(shifted));
+    reasons.extend(change.and_then(shift_reason));
     if !changed.is_empty() {
         let of = changed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let text = match reasons.iter().any(|reason| reason.weighs == Verdict::Fail) {
@@ -181,7 +181,7 @@ fn last_change(table: &Table, baseline: &Baseline, standard: &Standard<'_>) -> O
     change(&levels, standard.defining_runs.unwrap_or(runs.len()).min(runs.len()))
 }
 
-fn drifted(change: Change) -> Option<Reason> {
+fn drift_reason(change: Change) -> Option<Reason> {
     let Change::Drifted(LevelChange { runs, level, by }) = change else { return None };
     let text = format!(
         "in the last {runs} runs the plateau takes {:.1} % longer than the baseline, and {:.1} % longer than in the earlier runs",
@@ -191,7 +191,7 @@ fn drifted(change: Change) -> Option<Reason> {
     Some(Reason::new(Verdict::Fail, "DRIFTED", text))
 }
 
-fn shifted(change: Change) -> Option<Reason> {
+fn shift_reason(change: Change) -> Option<Reason> {
     let Change::Shifted(LevelChange { runs, by, .. }) = change else { return None };
     let longer = if by > 0.0 { "longer" } else { "shorter" };
     let text = format!(

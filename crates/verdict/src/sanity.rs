@@ -35,10 +35,10 @@ pub fn reasons(evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -> Vec<R
         )),
     }
     if reasons.is_empty() {
-        reasons.push(Reason::new(Verdict::Pass, "SANE", sane(evidence)));
+        reasons.push(Reason::new(Verdict::Pass, "SANE", pass_text(evidence)));
     }
     if let Some(required) = criteria.and_then(|criteria| criteria.network.as_deref()) {
-        reasons.push(network::judged(evidence.clues, required));
+        reasons.push(network::network_reason(evidence.clues, required));
     }
     reasons
 }
@@ -51,7 +51,7 @@ pub fn measures_what_it_claims(reasons: &[Reason]) -> bool {
     !reasons.iter().any(|reason| OTHER.contains(&reason.code.as_str()))
 }
 
-fn sane(evidence: &RunEvidence<'_>) -> String {
+fn pass_text(evidence: &RunEvidence<'_>) -> String {
     let ranks = evidence.cluster.map(Cluster::slots).or(evidence
         .reading
         .tables

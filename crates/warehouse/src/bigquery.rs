@@ -17,12 +17,12 @@
 //!   that each member of n has its `batch.json`; so a load without `batch.json` that is not in n is
 //!   in no batch up to n, and n + 1 can be created only once.
 //! - **A batch is loaded once.** The next job follows from the batch and from the results of its earlier
-//!   jobs, so all callers that settle a batch request the same jobs under the same ids. An existing job is
+//!   jobs, so all callers that load a batch request the same jobs under the same ids. An existing job is
 //!   adopted. A job that failed is followed by another attempt under another id, or, if its rows were
 //!   rejected, by two jobs for half of them each, down to the invalid load.
 //! - **Verdicts are loaded last:** a run's row in `verdicts` means that its measurements and metrics are loaded.
 //!
-//! The callers settle the batches, and any number of callers may do so concurrently. If a caller stops at any point,
+//! The callers load the batches, and any number of callers may do so concurrently. If a caller stops at any point,
 //! the next caller continues.
 
 mod batch_loader;
@@ -81,7 +81,7 @@ pub struct BigQuery {
     client: BigQueryClient,
     load_store: LoadStore,
     batches: Batches,
-    settling: BatchLoader,
+    batch_loader: BatchLoader,
     options: BigQueryOptions,
 }
 
@@ -101,7 +101,7 @@ impl BigQuery {
             client,
             load_store: load_store.clone(),
             batches: Batches::new(load_store, options.clone()),
-            settling: BatchLoader::default(),
+            batch_loader: BatchLoader::default(),
             options,
         }
     }
@@ -109,9 +109,9 @@ impl BigQuery {
     async fn load_until_final(&self, id: &str, load: &Load) -> Result<u64, Error> {
         load_store::check(id)?;
         if let Some(end) = self.load_store.end(id).await? {
-            return end.of(self.load_store.load(id).await?.map_or(0, |note| note.rows));
+            return end.of(self.load_store.read_note(id).await?.map_or(0, |note| note.rows));
         }
-        let note = match self.load_store.load(id).await? {
+        let note = match self.load_store.read_note(id).await? {
             Some(note) => note,
             None => {
                 fit::check(load)?;
@@ -124,7 +124,7 @@ impl BigQuery {
             return Ok(note.rows);
         }
         let batch = self.batches.join(&note).await?;
-        self.settling.run_load_jobs(&self.client, &self.load_store, &batch).await?;
+        self.batch_loader.run_load_jobs(&self.client, &self.load_store, &batch).await?;
         match self.load_store.end(id).await? {
             Some(end) => end.of(note.rows),
             None => {

@@ -144,10 +144,10 @@ fn kind(field: &Value) -> ColumnType {
     if let Some(kind) = of(&field["type"]).or_else(|| alternatives.into_iter().find_map(of)) {
         return kind;
     }
-    let names_moment =
+    let names_timestamp =
         |field: &Value| field["$ref"].as_str().is_some_and(|name| name.ends_with("/Timestamp"));
     let variants = field["anyOf"].as_array().into_iter().flatten();
-    match variants.chain([field]).any(names_moment) {
+    match variants.chain([field]).any(names_timestamp) {
         true => ColumnType::Timestamp,
         false => ColumnType::Text,
     }

@@ -46,7 +46,7 @@ impl Sqlite {
     }
 
     /// Name of the tables of a file, shown to users. Does not open the file.
-    pub fn address_of(path: &Path) -> String {
+    pub fn display_name(path: &Path) -> String {
         format!(
             "{} (tables measurements, metrics, findings, node_results, verdicts and runs)",
             path.display()
@@ -166,7 +166,7 @@ impl Warehouse for Sqlite {
     }
 
     fn table(&self) -> String {
-        Self::address_of(&self.path)
+        Self::display_name(&self.path)
     }
 }
 

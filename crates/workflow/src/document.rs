@@ -134,13 +134,13 @@ impl YamlDocument {
         let (file, position, mut excerpt) = match self.overridden_by(field) {
             Some(by) => (by.file.clone(), by.position, by.excerpt.clone()),
             None => {
-                let place = self.position(field);
+                let found = self.position(field);
                 // Only the name of an enclosing field is marked, because its value may span many lines.
                 let length = |place: &FieldPosition| {
                     if self.positions.contains_key(field) { length(place) } else { place.key }
                 };
-                let excerpt = place.as_ref().and_then(|place| self.excerpt(place.at, length(place)));
-                (self.file.clone(), place.map(|place| place.at), excerpt)
+                let excerpt = found.as_ref().and_then(|place| self.excerpt(place.at, length(place)));
+                (self.file.clone(), found.map(|place| place.at), excerpt)
             }
         };
         let last = field.rsplit('.').next().unwrap_or_default();
@@ -412,16 +412,16 @@ impl<'a> DocumentBuilder<'a> {
             return Err(broken(span, "", &message));
         }
         let length = on_one_line(span);
-        let place = self.positions.entry(field.to_owned()).or_insert(FieldPosition {
+        let marked = self.positions.entry(field.to_owned()).or_insert(FieldPosition {
             at: position(span),
             key: length,
             whole: length,
         });
         // The value of a key on the same line: mark both.
         if !matches!(event, Event::SequenceStart(..) | Event::MappingStart(..))
-            && span.start.line() == place.at.line
+            && span.start.line() == marked.at.line
         {
-            place.whole = (span.start.col() + 1 + length).saturating_sub(place.at.column).max(place.key);
+            marked.whole = (span.start.col() + 1 + length).saturating_sub(marked.at.column).max(marked.key);
         }
         match event {
             Event::Scalar(_, _, anchor, _)

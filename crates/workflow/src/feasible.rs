@@ -55,7 +55,7 @@ pub fn findings(workflow: &Workflow) -> Vec<FeasibilityFinding> {
             found.budget(cost, workflow, system);
         }
         if let Some(deployed) = Deployed::of(system) {
-            found.substitutions(&deployed);
+            found.check_substitutions(&deployed);
             found.stated_twice(&deployed);
         }
     }
@@ -368,7 +368,7 @@ impl FeasibilityFindings {
     }
 
     /// Deploy and destroy steps must have equal values.
-    fn substitutions(&mut self, deployed: &Deployed) {
+    fn check_substitutions(&mut self, deployed: &Deployed) {
         let field = "cluster.rent.deployed";
         for (name, deploy) in substitutions(&deployed.deploy).chain(substitutions(&deployed.destroy)) {
             let (Some(one), Some(other)) =

@@ -146,7 +146,7 @@ fn default_revision() -> String {
 pub enum ClusterFile {
     /// Provisioned for each run and released afterwards.
     #[serde(rename = "rent")]
-    Provisioned(ProvisionFile),
+    Provisioned(ProvisionedFile),
     /// An existing cluster, left unchanged.
     Existing(ExistingFile),
 }
@@ -154,7 +154,7 @@ pub enum ClusterFile {
 /// A cluster to provision.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum ProvisionFile {
+pub enum ProvisionedFile {
     /// Processes on the agent's host, one per node.
     Processes {
         /// Number of nodes, 1 to 64. A host with GPUs is always one node with all its GPUs.

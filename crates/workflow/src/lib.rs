@@ -19,12 +19,12 @@ mod similar;
 pub use archive::SourceArchive;
 pub use document::YamlDocument;
 pub use file::{
-    BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, ProvisionFile, SuiteFile,
+    BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, ProvisionedFile, SuiteFile,
     SystemFile, WorkflowFile, WorkloadFile,
 };
 pub use problem::{Excerpt, FileProblem, FileProblems, Position};
 pub use resolve::{
-    Offered, Override, Resolved, offered, offered_by, resolve, resolve_document, resolve_on,
+    Override, Resolved, WorkflowHeader, header_of, read_header, resolve, resolve_document, resolve_on,
     resolve_with_values,
 };
 pub use triggers::Triggers;

@@ -29,7 +29,7 @@ pub struct Resolved {
 
 /// Properties of a workflow file for triggers and requests.
 #[derive(Clone, Debug)]
-pub struct Offered {
+pub struct WorkflowHeader {
     pub name: String,
     pub description: String,
     pub on: Triggers,
@@ -41,19 +41,19 @@ pub struct Offered {
 ///
 /// # Errors
 /// Returns an error if the file is invalid, with all problems.
-pub fn offered(path: &Path) -> Result<Offered, FileProblems> {
-    offered_by(&YamlDocument::read(path)?)
+pub fn read_header(path: &Path) -> Result<WorkflowHeader, FileProblems> {
+    header_of(&YamlDocument::read(path)?)
 }
 
 /// Reads these properties of an already parsed file.
 ///
 /// # Errors
 /// Returns an error if the file is invalid, with all problems.
-pub fn offered_by(document: &YamlDocument) -> Result<Offered, FileProblems> {
+pub fn header_of(document: &YamlDocument) -> Result<WorkflowHeader, FileProblems> {
     let WorkflowFile { name, description, on, parameters, .. } = document.read_as()?;
     let problems = on.problems();
     if problems.is_empty() {
-        return Ok(Offered { name, description, on, parameters });
+        return Ok(WorkflowHeader { name, description, on, parameters });
     }
     let problem = |(field, why): (String, String)| document.problem(&format!("on.{field}"), why);
     Err(FileProblems(problems.into_iter().map(problem).collect()))

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use cluster_api::{Outputs, Scheduler, Written};
+use cluster_api::{Outputs, Scheduler, WrittenFile};
 use ledger::{Artefacts, ArtifactOwner};
 use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject,
@@ -89,11 +89,12 @@ impl Collector {
                 if failpoint_is_active("manifest_first") {
                     self.artefacts.commit(owner, Vec::new()).await?;
                 }
-                let mut taken = CollectedFiles::default();
+                let mut collected = CollectedFiles::default();
                 for (attempt, job) in jobs {
-                    self.job(&OwnedJob { owner, cluster, attempt: *attempt, job }, &mut taken).await?;
+                    self.job(&OwnedJob { owner, cluster, attempt: *attempt, job }, &mut collected).await?;
                 }
-                let commit = self.artefacts.commit_with(owner, taken.objects, left_out(taken.left_out));
+                let commit =
+                    self.artefacts.commit_with(owner, collected.objects, left_out(collected.left_out));
                 commit.await?
             }
         };
@@ -106,7 +107,7 @@ impl Collector {
         })
     }
 
-    async fn job(&self, of: &OwnedJob<'_>, taken: &mut CollectedFiles) -> Result<(), PortError> {
+    async fn job(&self, of: &OwnedJob<'_>, collected: &mut CollectedFiles) -> Result<(), PortError> {
         let OwnedJob { cluster, job, .. } = *of;
         let listed = self.scheduler.outputs(cluster, job).await?;
         let mut room = RemainingLimits {
@@ -114,38 +115,38 @@ impl Collector {
             files: self.limits.files,
             names: FileNames::default(),
         };
-        let since = taken.objects.len();
+        let since = collected.objects.len();
         let mut seen = BTreeMap::new();
-        self.files(of, &listed.files, &mut room, &mut seen, taken).await?;
+        self.files(of, &listed.files, &mut room, &mut seen, collected).await?;
         let mut others = listed.others;
         if listed.files.iter().any(|file| file.identity.is_some() || file.size_bytes.is_some()) {
             // List again: a log that was rotated while it was collected has a new name.
             let after = self.scheduler.outputs(cluster, job).await?;
-            let known = |file: &&Written| !listed.files.iter().any(|before| before.name == file.name);
+            let known = |file: &&WrittenFile| !listed.files.iter().any(|before| before.name == file.name);
             let new: Vec<_> = after.files.iter().filter(known).cloned().collect();
-            changes(&listed.files, &after, &seen, &mut taken.objects[since..]);
-            self.files(of, &new, &mut room, &mut seen, taken).await?;
+            changes(&listed.files, &after, &seen, &mut collected.objects[since..]);
+            self.files(of, &new, &mut room, &mut seen, collected).await?;
             others.extend(after.others);
             others.sort();
             others.dedup();
         }
-        taken.leave_out(of.attempt, others);
+        collected.leave_out(of.attempt, others);
         Ok(())
     }
 
     async fn files(
         &self,
         of: &OwnedJob<'_>,
-        files: &[Written],
+        files: &[WrittenFile],
         room: &mut RemainingLimits,
         seen: &mut BTreeMap<String, String>,
-        taken: &mut CollectedFiles,
+        collected: &mut CollectedFiles,
     ) -> Result<(), PortError> {
         for (number, written) in files.iter().enumerate() {
             let file = &written.name;
             let Some(limit) = room.next_limit(files.len() - number - 1, self.limits.file_bytes) else {
                 let why = format!("the job wrote more than the maximum of {} files", self.limits.files);
-                taken.leave_out(of.attempt, [(file.clone(), why)]);
+                collected.leave_out(of.attempt, [(file.clone(), why)]);
                 continue;
             };
             let name = room.names.assign(file);
@@ -156,10 +157,10 @@ impl Collector {
                         collected.file = (name != *file).then(|| file.clone());
                     }
                     seen.insert(object.name.clone(), file.clone());
-                    taken.objects.push(object);
+                    collected.objects.push(object);
                 }
                 Err(PortError::Permanent(why)) if why.code != "ARTEFACT_DAMAGED" => {
-                    taken.leave_out(of.attempt, [(file.clone(), why.message)]);
+                    collected.leave_out(of.attempt, [(file.clone(), why.message)]);
                 }
                 Err(error) => return Err(error),
             }
@@ -183,7 +184,7 @@ impl Collector {
         for version in 1..=VERSIONS {
             let name = if version == 1 { name.to_owned() } else { format!("{name}~{version}") };
             let (body, collected) = body::body(&file, &self.rules, limit).await?;
-            if let Some(mut object) = self.artefacts.offer(of.owner, &name, body).await? {
+            if let Some(mut object) = self.artefacts.try_put(of.owner, &name, body).await? {
                 let collected = collected.lock().unwrap_or_else(PoisonError::into_inner);
                 object.collected = Some(collected.clone());
                 return Ok(object);
@@ -233,7 +234,7 @@ impl RemainingLimits {
 
 /// Records the changes between the two listings.
 fn changes(
-    before: &[Written],
+    before: &[WrittenFile],
     after: &Outputs,
     seen: &BTreeMap<String, String>,
     objects: &mut [ManifestObject],

@@ -76,7 +76,7 @@ impl Agent {
         let job = JobSpec::of_command(id, (cluster, image), (program, environment, evidence), limit, now);
         match self.scheduler.submit(&job).await {
             Ok(handle) => publisher.publish_fact(id, Fact::JobAccepted(Handle { handle })).await?,
-            Err(error) => return publisher.answer(id, Err(error)).await,
+            Err(error) => return publisher.publish_result(id, Err(error)).await,
         }
         self.observe(id, cluster, true, publisher).await
     }
@@ -99,7 +99,7 @@ impl Agent {
                 });
                 Ok(())
             }
-            Err(error) => publisher.answer(id, Err(error)).await,
+            Err(error) => publisher.publish_result(id, Err(error)).await,
         }
     }
 }
@@ -127,7 +127,7 @@ impl Agent {
                 });
                 Ok(())
             }
-            Err(error) => publisher.answer(id, Err(error)).await,
+            Err(error) => publisher.publish_result(id, Err(error)).await,
         }
     }
 }
@@ -196,13 +196,13 @@ impl Worker for Agent {
                 match self.scheduler.cancel(cluster, &id.resource_name()).await {
                     Ok(()) => self.observe(id, cluster, true, publisher).await,
                     Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
-                    Err(error) => publisher.answer(id, Err(error)).await,
+                    Err(error) => publisher.publish_result(id, Err(error)).await,
                 }
             }
             Body::LogsCollect { cluster, jobs } => {
                 let collected = self.collector.collect(id, cluster, jobs).await;
                 let safe = collected.is_ok();
-                publisher.answer(id, collected.map(Some)).await?;
+                publisher.publish_result(id, collected.map(Some)).await?;
                 for job in jobs.iter().filter(|_| safe) {
                     if let Err(PortError::Transient(why)) =
                         self.scheduler.release(cluster, &job_name(id, job.attempt)).await
@@ -215,7 +215,7 @@ impl Worker for Agent {
             Body::NodesLocate { search } => self.locate(id, search, publisher).await,
             Body::NodesCancel { search } => match self.locator().cancel(id).await {
                 Ok(()) => self.locate(id, search, publisher).await,
-                Err(error) => publisher.answer(id, Err(error)).await,
+                Err(error) => publisher.publish_result(id, Err(error)).await,
             },
             _ => Err(CommandError::Permanent(format!("the agent does not handle the {} stage", id.stage))),
         }

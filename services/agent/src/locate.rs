@@ -85,15 +85,15 @@ impl Locator {
         if let Some(SearchRecord { suspects, .. }) = self.read(id, "located.json").await? {
             return Ok(PollResult::Ended(Fact::NodesLocated(suspects)));
         }
-        let mut over: Option<SearchEnd> = self.read(id, "over.json").await?;
-        if over.is_none() && now >= search.ends_at {
-            over = Some(self.record_once(id, "over.json", &SearchEnd::TimeIsUp).await?);
+        let mut search_end: Option<SearchEnd> = self.read(id, "over.json").await?;
+        if search_end.is_none() && now >= search.ends_at {
+            search_end = Some(self.record_once(id, "over.json", &SearchEnd::TimeIsUp).await?);
         }
-        match self.run_rounds(id, search, now, over.as_ref()).await {
+        match self.run_rounds(id, search, now, search_end.as_ref()).await {
             // Running pairs must end before the failure is reported.
-            Err(PortError::Permanent(failure)) if over.is_none() => {
-                let over = self.record_once(id, "over.json", &SearchEnd::Failed(failure)).await?;
-                self.run_rounds(id, search, now, Some(&over)).await
+            Err(PortError::Permanent(failure)) if search_end.is_none() => {
+                let search_end = self.record_once(id, "over.json", &SearchEnd::Failed(failure)).await?;
+                self.run_rounds(id, search, now, Some(&search_end)).await
             }
             result => result,
         }
@@ -105,10 +105,10 @@ impl Locator {
         id: &CommandId,
         search: &NodeSearch,
         now: Timestamp,
-        over: Option<&SearchEnd>,
+        search_end: Option<&SearchEnd>,
     ) -> Result<PollResult, PortError> {
-        let Some(nodes) = self.nodes(id, search, over).await? else {
-            return Ok(PollResult::Ended(stopped(over))); // no pair ever started
+        let Some(nodes) = self.nodes(id, search, search_end).await? else {
+            return Ok(PollResult::Ended(stopped(search_end))); // no pair ever started
         };
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let tests = search.locate.tests.map_or(4 * nodes.len(), |tests| tests as usize);
@@ -125,7 +125,7 @@ impl Locator {
                 let before = self.outcome(&pair).await?;
                 known &= before.is_some();
                 let outcome = match before {
-                    None => self.pair(&pair, over).await?,
+                    None => self.pair(&pair, search_end).await?,
                     before => before,
                 };
                 if let Some(outcome) = outcome {
@@ -137,13 +137,13 @@ impl Locator {
             }
             tried.extend(round);
             // A round starts only after the previous round is complete.
-            if pairs.is_empty() || (over.is_some() && !known) {
+            if pairs.is_empty() || (search_end.is_some() && !known) {
                 break;
             }
         }
-        match over {
-            Some(SearchEnd::Cancelled | SearchEnd::Failed(_)) => Ok(PollResult::Ended(stopped(over))),
-            None | Some(SearchEnd::TimeIsUp) => self.finish(id, search, &nodes, tried, over).await,
+        match search_end {
+            Some(SearchEnd::Cancelled | SearchEnd::Failed(_)) => Ok(PollResult::Ended(stopped(search_end))),
+            None | Some(SearchEnd::TimeIsUp) => self.finish(id, search, &nodes, tried, search_end).await,
         }
     }
 
@@ -152,10 +152,10 @@ impl Locator {
         &self,
         id: &CommandId,
         search: &NodeSearch,
-        over: Option<&SearchEnd>,
+        search_end: Option<&SearchEnd>,
     ) -> Result<Option<Vec<String>>, PortError> {
         let known = self.read(id, "nodes.json").await?;
-        if known.is_some() || matches!(over, Some(SearchEnd::Cancelled | SearchEnd::Failed(_))) {
+        if known.is_some() || matches!(search_end, Some(SearchEnd::Cancelled | SearchEnd::Failed(_))) {
             return Ok(known);
         }
         let nodes = self.scheduler.nodes(&search.cluster, &job_name(id, search.job_attempt)).await?;
@@ -170,18 +170,18 @@ impl Locator {
     async fn pair(
         &self,
         pair: &NodePair<'_>,
-        over: Option<&SearchEnd>,
+        search_end: Option<&SearchEnd>,
     ) -> Result<Option<SweepOutcome>, PortError> {
         let (cluster, name) = (self.scheduler.part(&pair.search.cluster, &pair.ends)?, pair.name());
         let mut status = self.poll_pair(&cluster, &name).await?;
-        if over.is_some() && matches!(status, JobStatus::Absent | JobStatus::Active) {
+        if search_end.is_some() && matches!(status, JobStatus::Absent | JobStatus::Active) {
             // A submission in flight must not start afterwards.
             self.scheduler.cancel(&cluster, &name).await?;
             status = self.poll_pair(&cluster, &name).await?;
         }
         let outcome = match status {
             JobStatus::Active => return Ok(None),
-            JobStatus::Absent if over.is_some() => {
+            JobStatus::Absent if search_end.is_some() => {
                 SweepOutcome::Void { why: "the pair was not started".to_owned() }
             }
             JobStatus::Absent => {
@@ -196,7 +196,7 @@ impl Locator {
             JobStatus::Lost { code, why } if code == "CLUSTER_GONE" => {
                 return Err(PortError::Permanent(Failure::new(Class::Infrastructure, code, why)));
             }
-            JobStatus::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
+            JobStatus::Lost { code, why } if search_end.is_none() && NODES_OWN.contains(&code.as_str()) => {
                 SweepOutcome::Broken { why: format!("{code}: {why}") }
             }
             // The job was preempted or deleted for reasons outside the pair.
@@ -238,7 +238,7 @@ impl Locator {
         search: &NodeSearch,
         nodes: &[String],
         pairs: Vec<Tried>,
-        over: Option<&SearchEnd>,
+        search_end: Option<&SearchEnd>,
     ) -> Result<PollResult, PortError> {
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let mut located = from_tried(nodes, &pairs, &options);
@@ -257,7 +257,7 @@ impl Locator {
         }
         let undecided = match (nodes.len() < LEAST_NODES, &located.undecided) {
             (true, _) => Some("a pair cannot show which of two nodes is bad; add a third node".to_owned()),
-            (_, Some(why)) if over.is_some() => Some(format!("time limit reached (limits.locate): {why}")),
+            (_, Some(why)) if search_end.is_some() => Some(format!("time limit reached (limits.locate): {why}")),
             (_, Some(why)) => Some(why.clone()),
             (_, None) if located.healthy => Some(
                 "all pairs perform equally: the fault affects all nodes alike, or appears only with more nodes"
@@ -318,9 +318,9 @@ impl Locator {
         if let Some(ended) = self.read(id, "retested.json").await? {
             return Ok(PollResult::Ended(Fact::NodesLocated(ended)));
         }
-        let over: Option<SearchEnd> = self.read(id, "over.json").await?;
-        if over.is_some() || now >= search.ends_at {
-            return Ok(PollResult::Ended(stopped(over.as_ref())));
+        let search_end: Option<SearchEnd> = self.read(id, "over.json").await?;
+        if search_end.is_some() || now >= search.ends_at {
+            return Ok(PollResult::Ended(stopped(search_end.as_ref())));
         }
         let mut retested = Vec::new();
         for node in &retest.nodes {
@@ -371,7 +371,7 @@ impl Locator {
     ) -> Result<T, PortError> {
         let body = serde_json::to_vec_pretty(value).map_err(PortError::transient)?;
         let body: ObjectReader = Box::new(Cursor::new(body));
-        self.collector.artefacts.offer(id, file, body).await?;
+        self.collector.artefacts.try_put(id, file, body).await?;
         self.read(id, file)
             .await?
             .ok_or_else(|| PortError::Transient(format!("{file} cannot be read back yet; retry")))
@@ -444,9 +444,9 @@ fn none_left(search: &NodeSearch) -> String {
     format!("the run may drain at most {} (locate.drain_at_most){earlier}", count(maximum, "node"))
 }
 
-fn stopped(over: Option<&SearchEnd>) -> Fact {
+fn stopped(search_end: Option<&SearchEnd>) -> Fact {
     let cancelled = || Failure::new(Class::Cancelled, "CANCELLED", "the search for bad nodes was stopped");
-    Fact::NodesFailed(match over {
+    Fact::NodesFailed(match search_end {
         Some(SearchEnd::Failed(failure)) => failure.clone(),
         _ => cancelled(),
     })

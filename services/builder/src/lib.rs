@@ -48,7 +48,7 @@ impl Builder {
         }
         match self.builds.start(&BuildKey::of(id), build, timeout).await {
             Ok(handle) => publisher.publish_fact(id, Fact::ImageAccepted(Handle { handle })).await?,
-            Err(error) => return publisher.answer(id, Err(error)).await,
+            Err(error) => return publisher.publish_result(id, Err(error)).await,
         }
         self.start_polling(id, publisher);
         Ok(())
@@ -66,14 +66,14 @@ impl Builder {
                 let failure = Failure::new(Class::Infrastructure, "ABSENT", why);
                 Ok(publisher.publish_fact(id, Fact::ImageFailed(failure)).await?)
             }
-            Ok(Some(build)) => match ended(build) {
+            Ok(Some(build)) => match poll_result(build) {
                 PollResult::Ended(fact) => Ok(publisher.publish_fact(id, fact).await?),
                 PollResult::Running => {
                     self.start_polling(id, publisher);
                     Ok(())
                 }
             },
-            Err(error) => publisher.answer(id, Err(error)).await,
+            Err(error) => publisher.publish_result(id, Err(error)).await,
         }
     }
 
@@ -95,10 +95,10 @@ impl Builder {
 
     async fn poll(&self, id: &CommandId, publisher: &Publisher) -> Result<PollResult, CommandError> {
         match self.builds.poll(&BuildKey::of(id)).await {
-            Ok(Some(build)) => Ok(ended(build)),
+            Ok(Some(build)) => Ok(poll_result(build)),
             Ok(None) => Ok(PollResult::Running),
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
-            Err(error) => publisher.answer(id, Err(error)).await.map(|()| PollResult::Running),
+            Err(error) => publisher.publish_result(id, Err(error)).await.map(|()| PollResult::Running),
         }
     }
 
@@ -106,12 +106,12 @@ impl Builder {
         let (builds, key) = (Arc::clone(&self.builds), BuildKey::of(id));
         self.pollers.poll(id, publisher, self.every, move || {
             let (builds, key) = (Arc::clone(&builds), key.clone());
-            async move { Ok(builds.poll(&key).await?.map_or(PollResult::Running, ended)) }
+            async move { Ok(builds.poll(&key).await?.map_or(PollResult::Running, poll_result)) }
         });
     }
 }
 
-fn ended(build: BuildPhase) -> PollResult {
+fn poll_result(build: BuildPhase) -> PollResult {
     match build {
         BuildPhase::Running => PollResult::Running,
         BuildPhase::Built(image) => PollResult::Ended(Fact::ImageBuilt(image)),
@@ -132,7 +132,7 @@ impl Worker for Builder {
             Body::ImageObserve { handle } => self.observe(id, handle.is_some(), publisher).await,
             Body::ImageCancel { .. } => {
                 if let Err(error) = self.builds.cancel(&BuildKey::of(id)).await {
-                    return publisher.answer(id, Err(error)).await;
+                    return publisher.publish_result(id, Err(error)).await;
                 }
                 self.start_polling(id, publisher);
                 Ok(())

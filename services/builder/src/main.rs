@@ -26,7 +26,7 @@ struct Config {
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(played) = supervisor::role(&arguments) {
-        return gcp::ended("builder", played);
+        return gcp::exit_code("builder", played);
     }
     gcp::run(
         "builder",
@@ -78,7 +78,7 @@ fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, Start
     let worker = Builder::new(Arc::clone(&builds) as _, config.poll_interval);
     let mut parts = context.worker(worker, &Builder::HANDLED_EVENTS, store);
     let publisher = Publisher::new("builder", Arc::clone(&context.bus), Arc::clone(&context.clock));
-    parts.handled_events.push(NotificationHandler::HANDLED_EVENTS);
+    parts.handled_events.push(NotificationHandler::HANDLED_EVENT);
     parts.handler = Arc::new(NotificationHandler::new(builds, publisher, parts.handler));
     Ok(parts)
 }

@@ -24,7 +24,7 @@ pub struct NotificationHandler {
 
 impl NotificationHandler {
     /// Event type of the notifications, as named by Google.
-    pub const HANDLED_EVENTS: &'static str = BUILD_CHANGED;
+    pub const HANDLED_EVENT: &'static str = BUILD_CHANGED;
 
     /// `commands`: handler of all other events; facts are published through `publisher`.
     pub fn new(builds: Arc<CloudBuilds>, publisher: Publisher, commands: Arc<dyn Handler>) -> Self {
@@ -38,10 +38,10 @@ impl NotificationHandler {
             self.builds.submissions().on_notification(key, build).await?;
             self.builds.poll(key).await
         };
-        match seen.await.map(|seen| seen.map(crate::ended)) {
+        match seen.await.map(|seen| seen.map(crate::poll_result)) {
             Ok(Some(PollResult::Ended(fact))) => Ok(self.publisher.publish_fact(command, fact).await?),
             Ok(_) => Ok(()),
-            Err(error @ PortError::Permanent(_)) => self.publisher.answer(command, Err(error)).await,
+            Err(error @ PortError::Permanent(_)) => self.publisher.publish_result(command, Err(error)).await,
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
         }
     }
@@ -50,7 +50,7 @@ impl NotificationHandler {
 #[async_trait::async_trait]
 impl Handler for NotificationHandler {
     async fn handle(&self, event: &Event) -> Disposition {
-        if event.ty() != Self::HANDLED_EVENTS {
+        if event.ty() != Self::HANDLED_EVENT {
             return self.commands.handle(event).await;
         }
         let is_own = |key: &BuildKey| key.is_whole() && key.command().stage == Stage::Image;

@@ -12,7 +12,7 @@ pub use wake::{Conductor, Observer, WakeOutcome, WakeSettings};
 use std::sync::Arc;
 
 use events::{Content, Message};
-use lifecycle::{Input, Occurrence};
+use lifecycle::{Input, ReceivedFact};
 use model::Fact;
 use service::{AttributesReader, Disposition, Event, Handler, telemetry};
 use tracing::{Instrument, info_span};
@@ -43,7 +43,7 @@ impl Handler for Conductor {
             event.id = message.key.id,
         );
         telemetry::follow(&span, message.traceparent.as_deref());
-        let occurrence = Occurrence { event: message.key, attempt: message.attempt, fact };
+        let occurrence = ReceivedFact { event: message.key, attempt: message.attempt, fact };
         match self.wake(&message.run, Input::Fact(Box::new(occurrence))).instrument(span).await {
             Ok(WakeOutcome::Unknown) => Disposition::Park(format!("run {} was never requested", message.run)),
             Ok(_) => Disposition::Done,

@@ -57,7 +57,7 @@ fn main() -> ExitCode {
                 ServiceParts {
                     handled_events: handled_events(),
                     handler,
-                    dead_letters: store,
+                    dead_letter_store: store,
                     periodic_tasks: vec![tick],
                 },
                 routes,

@@ -19,7 +19,7 @@ struct WakingRun {
     users: usize,
 }
 
-/// The turn of one wake-up; dropping it lets the next wake-up of the run proceed.
+/// The lock of one run; dropping it lets the next wake-up of the run proceed.
 pub(crate) struct RunLock<'a> {
     // Fields are dropped in this order: the lock is released before the entry is removed.
     _lock: OwnedMutexGuard<()>,
@@ -74,19 +74,19 @@ mod tests {
 
     #[tokio::test]
     async fn the_entry_of_a_run_is_removed_after_its_last_wake_up_even_if_a_wait_was_cancelled() {
-        let turns = RunLocks::default();
+        let locks = RunLocks::default();
         let run: RunId = "night-1".parse().unwrap();
-        let first = turns.lock(&run).await;
+        let first = locks.lock(&run).await;
         let mut context = Context::from_waker(Waker::noop());
-        let mut second = Box::pin(turns.lock(&run));
+        let mut second = Box::pin(locks.lock(&run));
         assert!(second.as_mut().poll(&mut context).is_pending(), "one wake-up at a time");
-        let mut third = Box::pin(turns.lock(&run));
+        let mut third = Box::pin(locks.lock(&run));
         assert!(third.as_mut().poll(&mut context).is_pending());
         drop(third);
         drop(first);
         let second = second.await;
-        assert_eq!(turns.len(), 1);
+        assert_eq!(locks.len(), 1);
         drop(second);
-        assert_eq!(turns.len(), 0);
+        assert_eq!(locks.len(), 0);
     }
 }

@@ -7,9 +7,9 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt, stream};
 use hashlink::LinkedHashMap;
-use ledger::{AppendError, Ledger, LedgerError, Loaded};
+use ledger::{AppendError, Ledger, LedgerError, LedgerSnapshot};
 use lifecycle::{
-    Decision, Ignored, Input, RunState, checkup, decide, decide_first, evolve, fold, last_loads, owed,
+    Decision, Ignored, Input, RunState, current_poll, decide, decide_first, evolve, fold, last_loads, owed,
 };
 use model::{
     Attempt, CheckIndex, ClusterSpec, Command, CommandId, Drained, Fact, NodeResult, NodeResultKind, Record,
@@ -111,7 +111,7 @@ pub struct Conductor {
     observer: Option<Observer>,
     /// Last send time of each command by this process. A hint: without it commands are sent again, which is harmless.
     sent: Mutex<SentCommands>,
-    turns: RunLocks,
+    run_locks: RunLocks,
     /// States of open runs, so that each record is folded once. A cache: without it the records are folded again.
     states: Mutex<LinkedHashMap<RunId, KnownState>>,
     /// Closed runs whose last loads are in progress.
@@ -128,8 +128,8 @@ impl Conductor {
         observer: Option<Observer>,
     ) -> Self {
         let publisher = Publisher::new("conductor", bus, Arc::clone(&clock));
-        let (sent, turns, states, endings) = Default::default();
-        Self { ledger, publisher, clock, settings, observer, sent, turns, states, endings }
+        let (sent, run_locks, states, endings) = Default::default();
+        Self { ledger, publisher, clock, settings, observer, sent, run_locks, states, endings }
     }
 
     /// Wakes every open run.
@@ -158,11 +158,11 @@ impl Conductor {
     /// # Errors
     /// Returns an error if the wake-up is incomplete: appended records stay, and the next wake-up continues from there.
     pub async fn wake(&self, run: &RunId, input: Input) -> Result<WakeOutcome, WakeError> {
-        let _turn = self.turns.lock(run).await;
-        self.wake_in_turn(run, input).await
+        let _lock = self.run_locks.lock(run).await;
+        self.wake_locked(run, input).await
     }
 
-    async fn wake_in_turn(&self, run: &RunId, input: Input) -> Result<WakeOutcome, WakeError> {
+    async fn wake_locked(&self, run: &RunId, input: Input) -> Result<WakeOutcome, WakeError> {
         for _ in 0..RACES {
             match self.record(run, &input).await {
                 Err(AppendError::Conflict { .. }) if failpoint_is_active("conflict_is_the_end") => {
@@ -248,11 +248,11 @@ impl Conductor {
         }
         let now = self.clock.now();
         let obligations = owed(state, now);
-        let fresh = !self.has_state(&state.run);
+        let fresh = !self.mark_sent(&state.run);
         if !obligations.is_empty() && state.closed.is_some() {
             self.ledger.mark_open(&state.run).await?; // a cluster reappeared
         }
-        let after_restart = checkup(state).filter(|_| fresh);
+        let after_restart = current_poll(state).filter(|_| fresh);
         for command in obligations.into_iter().map(|obligation| obligation.command).chain(after_restart) {
             self.send(command, now, tick).await?;
         }
@@ -353,8 +353,8 @@ impl Conductor {
         }
     }
 
-    /// Adds the run to this process's memory. Returns whether the memory contained it before.
-    fn has_state(&self, run: &RunId) -> bool {
+    /// Adds the run to this process's memory of sent commands. Returns whether the memory contained it before.
+    fn mark_sent(&self, run: &RunId) -> bool {
         let mut sent = self.sent();
         let known = sent.contains_key(run);
         sent.entry(run.clone()).or_default();
@@ -363,7 +363,7 @@ impl Conductor {
 
     /// Number of runs in this process's memory.
     pub fn remembered(&self) -> usize {
-        self.sent().len() + self.turns.len() + self.states().len() + self.endings().len()
+        self.sent().len() + self.run_locks.len() + self.states().len() + self.endings().len()
     }
 
     fn sent(&self) -> MutexGuard<'_, SentCommands> {
@@ -380,7 +380,10 @@ impl Conductor {
 }
 
 /// State after all `loaded` records: continues from `state` if its records are among them, otherwise starts from the first record.
-fn advance(state: Option<RunState>, loaded: &Loaded) -> Result<RunState, lifecycle::UnreadableLedger> {
+fn advance(
+    state: Option<RunState>,
+    loaded: &LedgerSnapshot,
+) -> Result<RunState, lifecycle::UnreadableLedger> {
     let known =
         |state: &RunState| usize::try_from(state.seq).ok().filter(|seq| *seq <= loaded.records().len());
     match state.and_then(|state| Some((known(&state)?, state))) {

@@ -6,8 +6,8 @@ use std::{process::ExitCode, sync::Arc};
 
 use gcp::{ServiceParts, StorageLocation};
 use ledger::Ledger;
-use pages::{Dashboard, Readonly};
-use run_index::{Pace, RunIndex};
+use pages::{Dashboard, NoPlans};
+use run_index::{RefreshIntervals, RunIndex};
 use service::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
 
 struct Config {
@@ -45,11 +45,12 @@ pub fn main() -> ExitCode {
             let ledger = Ledger::new(records, Arc::new(ids::unique));
             let clock = Arc::clone(&context.clock);
             let run_index =
-                RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD).reading_only();
+                RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), RefreshIntervals::CLOUD)
+                    .reading_only();
             let dashboard = Dashboard {
                 run_index: Arc::new(run_index),
                 store: Arc::clone(&store),
-                plans: Arc::new(Readonly),
+                plans: Arc::new(NoPlans),
                 clock,
                 output: None,
                 warehouse: config.warehouse,
@@ -61,7 +62,7 @@ pub fn main() -> ExitCode {
                 ServiceParts {
                     handled_events: Vec::new(),
                     handler,
-                    dead_letters: store,
+                    dead_letter_store: store,
                     periodic_tasks: Vec::new(),
                 },
                 routes,

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use service::telemetry::meters::broken_workflows;
 use tempfile::TempDir;
 use tracing::{error, info};
-use workflow::{FileProblem, FileProblems, Offered, Override, Resolved, YamlDocument};
+use workflow::{FileProblem, FileProblems, Override, Resolved, WorkflowHeader, YamlDocument};
 
 /// Maximum age of files from a bucket. An unchanged local file is checked again after this time.
 const FRESH: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ const MOST_FILES: usize = 2000;
 pub struct CatalogueEntry {
     pub path: PathBuf,
     /// Workflow with its settings for requests.
-    pub offered: Offered,
+    pub offered: WorkflowHeader,
     /// Channels that the workflow notifies.
     pub notify: Vec<Notify>,
     /// Errors in the current file.
@@ -73,7 +73,7 @@ struct FoundFile {
 #[derive(Clone)]
 struct FileVersion {
     document: YamlDocument,
-    offered: Offered,
+    offered: WorkflowHeader,
     notify: Vec<Notify>,
     good: bool,
 }
@@ -257,7 +257,7 @@ impl Catalogue {
             before.filter(|before| before.good && self.valid_version(&before.document, path).is_ok());
         let version = earlier.or_else(|| {
             let document = document?;
-            let offered = workflow::offered_by(&document).ok()?;
+            let offered = workflow::header_of(&document).ok()?;
             Some(FileVersion { document, offered, notify: Vec::new(), good: false })
         });
         FoundFile { version, problems: problems.0 }
@@ -266,7 +266,7 @@ impl Catalogue {
     /// The version of a file if it and its referenced files are valid.
     fn valid_version(&self, document: &YamlDocument, path: &Path) -> Result<FileVersion, FileProblems> {
         let resolved = workflow::resolve_document(document.clone(), path, None, &[], None)?;
-        let offered = workflow::offered_by(document)?;
+        let offered = workflow::header_of(document)?;
         if let (Some(ClusterSpec::Provisioned(system)), true) = (&resolved.workflow.cluster, self.is_deployed)
         {
             if system.kind() == PROCESSES {

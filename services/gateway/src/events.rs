@@ -17,16 +17,16 @@ pub const HANDLED_EVENTS: [&str; 3] = [RUN_REQUEST, CLUSTER_OFFERED, BUILD_CHANG
 impl Handler for Gateway {
     async fn handle(&self, event: &Event) -> Disposition {
         match event.ty() {
-            RUN_REQUEST => self.requested(event).await,
-            CLUSTER_OFFERED => self.offered(event).await,
-            BUILD_CHANGED => self.built(event).await,
+            RUN_REQUEST => self.on_run_request(event).await,
+            CLUSTER_OFFERED => self.on_cluster_offer(event).await,
+            BUILD_CHANGED => self.on_build_change(event).await,
             other => Disposition::Park(format!("the gateway does not handle `{other}`")),
         }
     }
 }
 
 impl Gateway {
-    async fn requested(&self, event: &Event) -> Disposition {
+    async fn on_run_request(&self, event: &Event) -> Disposition {
         let key = EventKey { source: event.source().as_str().to_owned(), id: event.id().to_owned() };
         let started = match RunRequest::of(event) {
             Err(why) => Err((why, true)),
@@ -63,7 +63,7 @@ impl Gateway {
         }
     }
 
-    async fn built(&self, event: &Event) -> Disposition {
+    async fn on_build_change(&self, event: &Event) -> Disposition {
         let build: BuildMessage = match events::payload(event) {
             Ok(build) => build,
             Err(why) => return Disposition::Park(format!("not a build: {why}")),

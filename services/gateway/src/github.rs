@@ -27,7 +27,7 @@ pub(crate) const PATH: &str = "/hooks/github";
 /// GitHub's maximum payload, bytes.
 const BODY_LIMIT: usize = 25 << 20;
 /// Maximum total bytes of bodies with unchecked signatures: such a body may come from any caller.
-const UNCHECKED: usize = 2 * BODY_LIMIT;
+const MAX_UNVERIFIED_BYTES: usize = 2 * BODY_LIMIT;
 /// GitHub's timeout of a delivery.
 const DELIVERY: Duration = Duration::from_secs(10);
 /// GitHub's maximum number of listed commits; a push that omits commits may change any file.
@@ -57,15 +57,15 @@ impl WebhookSecrets {
     }
 
     /// Whether this is the signature of the body by one of the secrets.
-    fn is_valid(&self, signature: &[u8], body: &[u8]) -> bool {
-        let made = |secret: &String| {
+    fn verify(&self, signature: &[u8], body: &[u8]) -> bool {
+        let matches = |secret: &String| {
             let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
             mac.is_ok_and(|mut mac| {
                 mac.update(body);
                 mac.verify_slice(signature).is_ok() // compares in constant time
             })
         };
-        self.0.iter().any(made)
+        self.0.iter().any(matches)
     }
 }
 
@@ -131,7 +131,7 @@ impl PushPayload {
 }
 
 /// A push from a webhook or from polling.
-pub(crate) struct DeliveryLog {
+pub(crate) struct ReceivedPush {
     pub push: PushEvent,
     pub commit: String,
     /// Source of the push, for the log.
@@ -158,7 +158,7 @@ pub(crate) struct UnverifiedBodies(Semaphore);
 
 impl Default for UnverifiedBodies {
     fn default() -> Self {
-        Self(Semaphore::new(UNCHECKED))
+        Self(Semaphore::new(MAX_UNVERIFIED_BYTES))
     }
 }
 
@@ -209,10 +209,10 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
         return problem(StatusCode::UNAUTHORIZED, "X-Hub-Signature-256: expected sha256= and 64 hex digits");
     };
     let announced = header(CONTENT_LENGTH.as_str()).parse().ok();
-    let read = gateway.unchecked.read(body, announced).await;
+    let read = gateway.unverified_bodies.read(body, announced).await;
     let body = match read {
         Ok((body, held)) => {
-            if !gateway.secrets.is_valid(&signature, &body) {
+            if !gateway.secrets.verify(&signature, &body) {
                 warn!(delivery = header("x-github-delivery"), "webhook refused: wrong signature");
                 let why = "X-Hub-Signature-256 does not match the secret of this webhook";
                 return problem(StatusCode::UNAUTHORIZED, why);
@@ -241,7 +241,7 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
         }
     };
     // Count after the signature check: unsigned requests must not use up GitHub's rate.
-    if !gateway.rates.lets(&"github".to_owned(), &Method::GET) {
+    if !gateway.rates.allows(&"github".to_owned(), &Method::GET) {
         return problem(StatusCode::TOO_MANY_REQUESTS, "deliveries exceed the maximum rate; redeliver later");
     }
     match header("x-github-event") {
@@ -271,17 +271,19 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
     let push =
         PushEvent { repository: payload.repository.full_name, reference: payload.reference, paths, bot };
     let told_by = format!("delivery {}", header("x-github-delivery").chars().take(80).collect::<String>());
-    match gateway.pushed(DeliveryLog { push, commit: payload.after, told_by }).await {
-        Ok(dealt) => (StatusCode::ACCEPTED, Json(json!({"runs": dealt.runs, "refused": dealt.refused})))
-            .into_response(),
+    match gateway.pushed(ReceivedPush { push, commit: payload.after, told_by }).await {
+        Ok(push_record) => {
+            (StatusCode::ACCEPTED, Json(json!({"runs": push_record.runs, "refused": push_record.refused})))
+                .into_response()
+        }
         Err(refused) => ApiProblem::from(refused).into_response(),
     }
 }
 
 impl Gateway {
     /// Starts the workflows of a push, once for each repository, ref and commit.
-    pub(crate) async fn pushed(&self, known: DeliveryLog) -> Result<RecordedPush, StartError> {
-        let DeliveryLog { push, commit, told_by } = known;
+    pub(crate) async fn pushed(&self, known: ReceivedPush) -> Result<RecordedPush, StartError> {
+        let ReceivedPush { push, commit, told_by } = known;
         if !is_commit(&commit) {
             return Err(StartError::Transient(format!("`{commit}` is not a commit")));
         }
@@ -289,7 +291,7 @@ impl Gateway {
         if let Some(body) = self.store.read(&mark).await.map_err(StartError::transient)? {
             return Ok(serde_json::from_slice(&body).unwrap_or_default());
         }
-        let mut dealt = RecordedPush {
+        let mut push_record = RecordedPush {
             repository: push.repository.clone(),
             reference: push.reference.clone(),
             commit: commit.clone(),
@@ -320,10 +322,10 @@ impl Gateway {
                 })),
             };
             match self.starter.start(&request).await {
-                Ok(started) => dealt.runs.push(started.run),
+                Ok(started) => push_record.runs.push(started.run),
                 Err(refused) if refused.is_permanent() => {
                     error!(workflow = name, commit, "the push starts no run: {refused}");
-                    dealt.refused.push(format!("{name}: {refused}"));
+                    push_record.refused.push(format!("{name}: {refused}"));
                 }
                 Err(later) => return Err(later),
             }
@@ -332,12 +334,12 @@ impl Gateway {
             repository = push.repository,
             reference = push.reference,
             commit,
-            runs = dealt.runs.len(),
+            runs = push_record.runs.len(),
             "pushed"
         );
         // Write the mark last: after a crash the push is handled again with the same runs.
-        self.store.create_json(&mark, &dealt).await.map_err(StartError::transient)?;
-        Ok(dealt)
+        self.store.create_json(&mark, &push_record).await.map_err(StartError::transient)?;
+        Ok(push_record)
     }
 }
 
@@ -360,19 +362,19 @@ mod tests {
         let secrets: WebhookSecrets =
             "another one, still in use\nIt's a Secret to Everybody\n".parse().unwrap();
         let good = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
-        let made = |text: &str, body: &[u8]| {
-            signature(text).is_some_and(|signature| secrets.is_valid(&signature, body))
+        let verifies = |text: &str, body: &[u8]| {
+            signature(text).is_some_and(|signature| secrets.verify(&signature, body))
         };
-        assert!(made(good, b"Hello, World!"));
-        assert!(!made(good, b"Hello, World"));
-        assert!(!made(&good.replace("17", "18"), b"Hello, World!"));
+        assert!(verifies(good, b"Hello, World!"));
+        assert!(!verifies(good, b"Hello, World"));
+        assert!(!verifies(&good.replace("17", "18"), b"Hello, World!"));
         for bad in ["", "sha256=", "sha1=75", "sha256=zz", "sha256=7", "sha256=é0", &good[..good.len() - 2]]
         {
             assert!(signature(bad).is_none(), "{bad}");
         }
         let zz = format!("sha256={}", "zz".repeat(32));
         assert!(signature(&zz).is_none());
-        assert!(!WebhookSecrets::default().is_valid(&signature(good).unwrap(), b"Hello, World!"));
+        assert!(!WebhookSecrets::default().verify(&signature(good).unwrap(), b"Hello, World!"));
         assert!("short".parse::<WebhookSecrets>().is_err());
     }
 
@@ -387,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unchecked_bodies_are_limited_in_total_size_and_time() {
+    async fn unverified_bodies_are_limited_in_total_size_and_time() {
         let unchecked = Arc::new(UnverifiedBodies::default());
         let read = async |body: Body| unchecked.read(body, None).await.map(|(body, _)| body.len());
         let small = async || read(Body::from("{}")).await;
@@ -408,6 +410,6 @@ mod tests {
         assert_eq!(small().await, Ok(2), "the reserved bytes are free again");
         assert_eq!(read(unfinished(26)).await, Err(ReadFailure::TooLarge));
         assert_eq!(unchecked.read(unfinished(0), Some(26 << 20)).await.map(drop), Err(ReadFailure::TooLarge));
-        assert_eq!(unchecked.0.available_permits(), UNCHECKED);
+        assert_eq!(unchecked.0.available_permits(), MAX_UNVERIFIED_BYTES);
     }
 }

@@ -66,7 +66,7 @@ async fn admit(
         return refused(&access, request.headers(), &path);
     };
     // Unreadable events are stored as files, so they count toward the caller's rate of changes.
-    if path == "/" && method == Method::POST && !gateway.rates.lets(&"events".to_owned(), &method) {
+    if path == "/" && method == Method::POST && !gateway.rates.allows(&"events".to_owned(), &method) {
         return ApiProblem::new(
             StatusCode::TOO_MANY_REQUESTS,
             "events exceed the maximum rate; wait for the time in Retry-After",

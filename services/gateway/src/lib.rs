@@ -15,7 +15,7 @@
 //! requests/open/{run}                                        hint: the run may not be recorded yet
 //! offers/{digest of source and id}.json                      an offer, and the workflows that it starts
 //! pushes/{digest of repository, ref and commit}.json         the push was handled
-//! schedules/{workflow}/{moment}.json                         the scheduled time was handled: run, or reason why it was missed
+//! schedules/{workflow}/{month}/{Unix seconds}.json           the scheduled time was handled: run, or reason why it was missed
 //! ```
 //!
 //! It writes neither ledger nor verdicts: a run starts when the conductor records `run.requested`. Until then the request is
@@ -48,7 +48,7 @@ pub use access::{LocalAccess, LocalUser};
 pub use api::{
     ApiProblem,
     limits::Rates,
-    workflows::{BrokenFile, Offers, WorkflowOffer},
+    workflows::{BrokenFile, CatalogueListing, WorkflowOffer},
 };
 pub use catalogue::{BrokenWorkflow, Catalogue, CatalogueEntry, ReadWorkflows};
 pub use events::HANDLED_EVENTS;
@@ -94,7 +94,7 @@ pub struct Gateway {
     pub(crate) schedule_records: ScheduleRecords,
     pub(crate) rates: api::limits::Limiter,
     pub(crate) secrets: WebhookSecrets,
-    pub(crate) unchecked: github::UnverifiedBodies,
+    pub(crate) unverified_bodies: github::UnverifiedBodies,
     pub(crate) refs: Arc<dyn Refs>,
     pub(crate) warehouse: String,
 }
@@ -119,7 +119,7 @@ impl Gateway {
             schedule_records,
             rates,
             secrets,
-            unchecked: github::UnverifiedBodies::default(),
+            unverified_bodies: github::UnverifiedBodies::default(),
             refs,
             warehouse,
         })

@@ -5,7 +5,7 @@ use std::{process::ExitCode, str::FromStr, sync::Arc};
 use gateway::{Catalogue, Gateway, GatewaySetup, HANDLED_EVENTS, HttpRefs, Rates, WebhookSecrets};
 use gcp::{ServiceParts, StorageLocation};
 use ledger::{Ledger, Split};
-use run_index::{Pace, RunIndex};
+use run_index::{RefreshIntervals, RunIndex};
 use service::{Handler, ids};
 
 struct Config {
@@ -80,8 +80,12 @@ fn main() -> ExitCode {
             let catalogue =
                 if config.clusters.starts_with("cloud-build:") { catalogue.deployed() } else { catalogue };
             let clock = Arc::clone(&context.clock);
-            let run_index =
-                RunIndex::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
+            let run_index = RunIndex::new(
+                ledger.clone(),
+                Arc::clone(&store),
+                Arc::clone(&clock),
+                RefreshIntervals::CLOUD,
+            );
             let gateway = Gateway::new(GatewaySetup {
                 ledger,
                 store: Arc::clone(&store),
@@ -104,7 +108,7 @@ fn main() -> ExitCode {
                 ServiceParts {
                     handled_events: HANDLED_EVENTS.to_vec(),
                     handler,
-                    dead_letters: store,
+                    dead_letter_store: store,
                     periodic_tasks,
                 },
                 routes,

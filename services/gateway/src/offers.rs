@@ -49,7 +49,7 @@ fn completed(offer: ClusterOffer) -> Result<ClusterOffer, String> {
 }
 
 impl Gateway {
-    pub(crate) async fn offered(&self, event: &Event) -> Disposition {
+    pub(crate) async fn on_cluster_offer(&self, event: &Event) -> Disposition {
         let key = EventKey { source: event.source().as_str().to_owned(), id: event.id().to_owned() };
         let concerned = match ClusterOffer::of(event).and_then(completed) {
             Ok(offer) => self.concerned(&key, &offer).await.map(|workflows| (offer, workflows)),

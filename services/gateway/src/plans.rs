@@ -2,12 +2,13 @@
 
 use pages::{Plans, WorkflowPlan};
 
-use crate::{BrokenFile, Gateway, Offers, WorkflowOffer};
+use crate::{BrokenFile, CatalogueListing, Gateway, WorkflowOffer};
 
 #[async_trait::async_trait]
 impl Plans for Gateway {
     async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
-        let Offers { workflows, broken, .. } = self.offers().await.map_err(|problem| problem.detail)?;
+        let CatalogueListing { workflows, broken, .. } =
+            self.list_workflows().await.map_err(|problem| problem.detail)?;
         let plan = |offer: WorkflowOffer| WorkflowPlan {
             workflow: offer.name,
             description: offer.description,

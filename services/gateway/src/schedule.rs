@@ -155,7 +155,7 @@ impl Gateway {
                 );
             }
         }
-        let validated = self.run_index.validated().await.map_err(StartError::transient)?;
+        let validated = self.run_index.last_verdict_times().await.map_err(StartError::transient)?;
         for (name, entry) in &read.workflows {
             if let Some(every) = entry.offered.on.validated_every {
                 let last = validated.get(name).copied();
@@ -220,11 +220,11 @@ impl Gateway {
         }
         match (&night.run, &night.missed) {
             (Some(run), _) => {
-                info!(workflow, %scheduled_at, run.id = %run, late = night.late, "scheduled run started")
+                info!(workflow, moment = %scheduled_at, run.id = %run, late = night.late, "scheduled run started")
             }
             (None, missed) => {
                 let why = missed.as_deref().unwrap_or_default();
-                error!(workflow, %scheduled_at, "a scheduled run was missed: {why}");
+                error!(workflow, moment = %scheduled_at, "a scheduled run was missed: {why}");
             }
         }
         self.schedule_records.record(workflow, &night).await.map_err(StartError::transient)

@@ -21,7 +21,7 @@ use model::{
     JobEnd, Logs, ManifestObject, Program, SoakRound, SoakRounds, Timestamp, VerdictReached, VerdictSuspect,
     measurement::{NodesOfHosts, Reading},
 };
-use pins::{InForce, Pins};
+use pins::{ActivePin, Pins};
 use serde::Serialize;
 use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
@@ -111,10 +111,10 @@ impl Judge {
         };
         let fingerprint = Fingerprint::of(&evidence);
         let of = (case.workflow, &fingerprint, case.requested_at);
-        let fixed = self.fixed(case).await?;
-        let own =
-            standard::cluster_standard(&*self.history, case.criteria, fixed, of, &combined.reading).await;
-        let own = own.map_err(PortError::transient)?;
+        let chosen = self.chosen_baseline(case).await?;
+        let learned =
+            standard::cluster_standard(&*self.history, case.criteria, chosen, of, &combined.reading).await;
+        let own = learned.map_err(PortError::transient)?;
         let criteria = measure::with_units(case.criteria, combined.reading.format.as_deref());
         let standard = Standard {
             criteria: Some(&criteria),
@@ -143,7 +143,7 @@ impl Judge {
         };
         let body = serde_json::to_vec_pretty(&stored).map_err(PortError::transient)?;
         let body: ObjectReader = Box::new(std::io::Cursor::new(body));
-        if self.artefacts.offer(id, OBJECT, body).await.map_err(PortError::of_logs)?.is_some() {
+        if self.artefacts.try_put(id, OBJECT, body).await.map_err(PortError::of_logs)?.is_some() {
             return Ok(stored);
         }
         // Another judge may have stored a verdict at the same time, from another history: the stored one applies.
@@ -179,16 +179,16 @@ impl Judge {
     }
 
     /// The baseline named in the workflow file, or else the pinned one.
-    async fn fixed(&self, case: &JudgedCase<'_>) -> Result<Option<ChosenBaseline>, PortError> {
+    async fn chosen_baseline(&self, case: &JudgedCase<'_>) -> Result<Option<ChosenBaseline>, PortError> {
         if let Some(baseline) = case.pinned()? {
             return Ok(Some(ChosenBaseline { baseline, pin: None }));
         }
         if case.check.is_some() {
             return Ok(None); // a pin is the curve of a workflow's single benchmark
         }
-        match self.pins.in_force(case.workflow).await {
+        match self.pins.active_pin(case.workflow).await {
             Ok(pinned) => {
-                Ok(pinned.map(|InForce { pin, baseline }| ChosenBaseline { baseline, pin: Some(pin) }))
+                Ok(pinned.map(|ActivePin { pin, baseline }| ChosenBaseline { baseline, pin: Some(pin) }))
             }
             Err(error @ pins::PinError::Damaged { .. }) => {
                 let why = format!("{error}; release the pin, or pin another run");
@@ -345,6 +345,6 @@ impl Worker for Judge {
             baseline: baseline.as_ref(),
             soak: soak.as_deref(),
         };
-        publisher.answer(id, self.judge(id, &case).await.map(Some)).await
+        publisher.publish_result(id, self.judge(id, &case).await.map(Some)).await
     }
 }

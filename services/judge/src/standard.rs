@@ -51,14 +51,14 @@ pub struct ChosenBaseline {
 pub async fn cluster_standard(
     history: &dyn Warehouse,
     criteria: &Criteria,
-    fixed: Option<ChosenBaseline>,
+    chosen: Option<ChosenBaseline>,
     of: (&str, &Fingerprint, Option<Timestamp>),
     reading: &Reading,
 ) -> Result<ClusterStandard, warehouse::Error> {
     let (workflow, fingerprint, Some(before)) = of else {
-        return Ok(fixed.map_or_else(ClusterStandard::default, |fixed| fixed.with_history(&[])));
+        return Ok(chosen.map_or_else(ClusterStandard::default, |fixed| fixed.with_history(&[])));
     };
-    if fixed.is_none() && !criteria.history {
+    if chosen.is_none() && !criteria.history {
         return Ok(ClusterStandard::default());
     }
     let is_table = reading.metrics.is_empty() || !reading.tables.is_empty();
@@ -72,7 +72,7 @@ pub async fn cluster_standard(
     };
     if is_table {
         let past = history.past(&wanted).await?;
-        return Ok(fixed.map_or_else(|| learned(&past), |fixed| fixed.with_history(&past)));
+        return Ok(chosen.map_or_else(|| learned(&past), |fixed| fixed.with_history(&past)));
     }
     let direct = |mut past: PastRun| {
         for metric in &mut past.metrics {
@@ -81,7 +81,7 @@ pub async fn cluster_standard(
         past
     };
     let values = reading.metrics.len();
-    if let Some(fixed) = fixed {
+    if let Some(fixed) = chosen {
         let baseline = fixed.baseline.clone().with_fleets();
         let mut levels = Vec::new();
         let visit = |past: PastRun| {

@@ -95,7 +95,7 @@ impl Worker for Loader {
             job_attempt: *job_attempt,
             verdict: verdict.as_ref(),
         };
-        publisher.answer(id, self.load(id, &results).await.map(Some)).await
+        publisher.publish_result(id, self.load(id, &results).await.map(Some)).await
     }
 
     /// Loads the cluster usage of a closed run.

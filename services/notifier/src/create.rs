@@ -9,7 +9,7 @@ use events::RunAnswer;
 use futures::{StreamExt, stream};
 use lifecycle::RunState;
 use model::{ClusterSpec, Fact, Origin, Record, RecordEntry, RunClosed, RunId, Span, Timestamp};
-use run_index::{ExternalAddresses, Folded, RunSummary};
+use run_index::{ExternalAddresses, FoldedRun, RunSummary};
 use service::{CommandError, worker::chain};
 use tracing::{info, warn};
 
@@ -52,8 +52,8 @@ fn subject<'a>(
 
 impl Notifier {
     /// Creates the notices of a recorded run.
-    pub(crate) async fn notify_begun(&self, run: &RunId) -> Result<(), CommandError> {
-        let Some(Folded { records, state }) =
+    pub(crate) async fn notify_started(&self, run: &RunId) -> Result<(), CommandError> {
+        let Some(FoldedRun { records, state }) =
             self.run_index.folded(run).await.map_err(CommandError::transient)?
         else {
             return Err(CommandError::Transient(format!("{run} is not recorded yet")));
@@ -69,7 +69,7 @@ impl Notifier {
         if self.outbox.is_marked(run).await.map_err(CommandError::transient)? {
             return Ok(());
         }
-        let Some(Folded { records, state }) =
+        let Some(FoldedRun { records, state }) =
             self.run_index.folded(run).await.map_err(CommandError::transient)?
         else {
             return Err(CommandError::Permanent(format!("run {run} was never requested")));
@@ -122,7 +122,7 @@ impl Notifier {
 
     /// Decides the notices of one ended run.
     async fn decide(&self, run: &RunId, others: &[Arc<RunSummary>]) -> Result<(), CommandError> {
-        let Some(Folded { records, state }) =
+        let Some(FoldedRun { records, state }) =
             self.run_index.folded(run).await.map_err(CommandError::transient)?
         else {
             return Err(CommandError::Transient(format!("{run} cannot be read now")));
@@ -169,7 +169,7 @@ impl Notifier {
         let run_text = RunText { summary, state, link, report };
         let mut channels = Vec::new();
         for planned in notices {
-            let id = Notice::id(&summary.run, &planned.to, &planned.content);
+            let id = Notice::id(&summary.run, &planned.to, &planned.event);
             let letter = render::message(&run_text, planned, &id);
             let letter =
                 letter.map_err(|error| CommandError::Permanent(format!("invalid template: {error:#}")))?;
@@ -207,10 +207,10 @@ impl Notifier {
         checked_runs().retain(|known| current.contains(known));
         let unknown: Vec<_> = current.difference(&checked_runs()).cloned().collect();
         let mut result = Ok(());
-        for (run, over) in unknown {
-            match if over { self.notify_ended(&run).await } else { self.notify_begun(&run).await } {
-                Ok(()) => drop(checked_runs().insert((run, over))),
-                Err(trouble) => result = result.and(Err(trouble)),
+        for (run, is_closed) in unknown {
+            match if is_closed { self.notify_ended(&run).await } else { self.notify_started(&run).await } {
+                Ok(()) => drop(checked_runs().insert((run, is_closed))),
+                Err(error) => result = result.and(Err(error)),
             }
         }
         result

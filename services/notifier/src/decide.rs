@@ -61,7 +61,7 @@ pub struct NoticeSubject<'a> {
 pub struct PlannedNotice {
     /// Receiver of the notice.
     pub to: Recipient,
-    pub content: NoticeContent,
+    pub event: NoticeEvent,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub enum Recipient {
 
 /// Content of a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoticeContent {
+pub enum NoticeEvent {
     /// The run was recorded and is in progress.
     Started,
     Ended(RunOutcome),
@@ -104,7 +104,7 @@ pub fn notices_of_start(subject: &NoticeSubject<'_>) -> Vec<PlannedNotice> {
     let Some(push) = subject.push else { return Vec::new() };
     let status = |target: &Notify| matches!(target, Notify::Github(github) if github.status);
     let requested = subject.summary.closed_at.is_none() && subject.targets.iter().any(status);
-    let planned = || PlannedNotice { to: Recipient::Status(push.clone()), content: NoticeContent::Started };
+    let planned = || PlannedNotice { to: Recipient::Status(push.clone()), event: NoticeEvent::Started };
     requested.then(planned).into_iter().collect()
 }
 
@@ -128,7 +128,7 @@ pub fn notices_of_end(
     for target in subject.targets {
         match (target, subject.push) {
             (Notify::Github(github), Some(push)) => {
-                let mut add = |to| notices.push(PlannedNotice { to, content: NoticeContent::Ended(outcome) });
+                let mut add = |to| notices.push(PlannedNotice { to, event: NoticeEvent::Ended(outcome) });
                 if github.status {
                     add(Recipient::Status(push.clone()));
                 }
@@ -142,7 +142,7 @@ pub fn notices_of_end(
                 let change = change(subject, outcome, &earlier, history, &to.id());
                 let Some(change) = change.filter(|change| change.is_for(on)) else { continue };
                 let to = Recipient::Channel { kind: kind.clone(), name: name.clone() };
-                notices.push(PlannedNotice { to, content: NoticeContent::Changed(change.new) });
+                notices.push(PlannedNotice { to, event: NoticeEvent::Changed(change.change) });
             }
         }
     }
@@ -178,17 +178,17 @@ pub fn earlier_runs<'a>(
 }
 
 /// A change of a system's state, and the failures that led to the change.
-struct NewsChange {
-    new: StateChange,
+struct ChangeWithFailures {
+    change: StateChange,
     failures: BTreeSet<News>,
 }
 
-impl NewsChange {
+impl ChangeWithFailures {
     /// Whether the change is among the news that the channel subscribed to.
     fn is_for(&self, on: &[News]) -> bool {
         let failures = [News::Failed, News::Inconclusive, News::Broken];
         let any = !on.iter().any(|news| failures.contains(news));
-        on.contains(&self.new.news) && (any || self.failures.iter().any(|news| on.contains(news)))
+        on.contains(&self.change.news) && (any || self.failures.iter().any(|news| on.contains(news)))
     }
 }
 
@@ -199,10 +199,10 @@ fn change(
     earlier: &[EarlierRun<'_>],
     history: &ChannelHistory,
     channel: &str,
-) -> Option<NewsChange> {
+) -> Option<ChangeWithFailures> {
     let summary = subject.summary;
     let ended = summary.closed_at?;
-    let knows = |run: &RunId| history.get(run).is_some_and(|channels| channels.contains(channel));
+    let was_notified = |run: &RunId| history.get(run).is_some_and(|channels| channels.contains(channel));
     let after = |passed: Option<usize>| &earlier[passed.map_or(0, |at| at + 1)..];
 
     let Some(failure_news) = news_of_failure(outcome) else {
@@ -211,18 +211,19 @@ fn change(
         let decided =
             |(_, run, outcome): &EarlierRun<'_>| *outcome == RunOutcome::Passed && history.contains_key(*run);
         let since_pass = after(earlier.iter().rposition(decided)).iter();
-        let known: Vec<_> =
-            since_pass.filter(|(_, run, outcome)| *outcome != RunOutcome::Passed && knows(run)).collect();
+        let known: Vec<_> = since_pass
+            .filter(|(_, run, outcome)| *outcome != RunOutcome::Passed && was_notified(run))
+            .collect();
         let (since, first, _) = known.first().filter(|_| outcome == RunOutcome::Passed)?;
         let failures = known.iter().filter_map(|(_, _, outcome)| news_of_failure(*outcome)).collect();
-        let new = StateChange { news: News::Recovered, outcome, since: *since, first: (*first).clone() };
-        return Some(NewsChange { new, failures });
+        let change = StateChange { news: News::Recovered, outcome, since: *since, first: (*first).clone() };
+        return Some(ChangeWithFailures { change, failures });
     };
     let passed = earlier.iter().rposition(|(_, _, outcome)| *outcome == RunOutcome::Passed);
     let alike: Vec<_> = after(passed).iter().filter(|(_, _, other)| *other == outcome).collect();
     // The failure starts at the first failed run of this kind, whether or not the channel received a notice about this run.
     let (since, first) = alike.first().map_or((ended, &summary.run), |(since, first, _)| (*since, *first));
-    let mut known = alike.iter().filter(|(_, run, _)| knows(run));
+    let mut known = alike.iter().filter(|(_, run, _)| was_notified(run));
     let news = match known.next() {
         None => failure_news,
         Some((notified_at, _, _)) => {
@@ -233,8 +234,8 @@ fn change(
             News::StillFailing
         }
     };
-    Some(NewsChange {
-        new: StateChange { news, outcome, since, first: first.clone() },
+    Some(ChangeWithFailures {
+        change: StateChange { news, outcome, since, first: first.clone() },
         failures: [failure_news].into(),
     })
 }

@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// Timeout of a delivery attempt; the notice may still have arrived.
-const PATIENCE: Duration = Duration::from_secs(30);
-const _: () = assert!(PATIENCE.as_secs() < UNDER_WAY.0.as_secs());
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
+const _: () = assert!(DELIVERY_TIMEOUT.as_secs() < UNDER_WAY.0.as_secs());
 /// Maximum number of concurrent deliveries.
 const ABREAST: usize = 16;
 /// Maximum number of notices per pass.
@@ -46,13 +46,13 @@ impl Notifier {
     async fn attempt(&self, key: &NoticeKey) -> Result<(), StoreError> {
         let now = self.clock.now();
         let number = match self.outbox.status(key, now).await? {
-            DeliveryStatus::Over => return self.outbox.forget(key).await,
+            DeliveryStatus::Ended => return self.outbox.forget(key).await,
             DeliveryStatus::Wait(_) | DeliveryStatus::Busy(_) => return Ok(()),
             DeliveryStatus::Due(number) => number,
         };
         // The notice may be absent, because its hint is written first.
         let Some(notice) = self.outbox.get(key).await? else { return Ok(()) };
-        if key.channel == ENDED && !self.beginning_is_over(key).await? {
+        if key.channel == ENDED && !self.start_is_over(key).await? {
             return Ok(());
         }
         if !self.outbox.claim(key, number, now).await? {
@@ -72,21 +72,21 @@ impl Notifier {
             }
             return self.record_reply(&notice, number, Reply::transient(why)).await;
         }
-        let reply = tokio::time::timeout(PATIENCE, self.sender.deliver(&notice)).await;
+        let reply = tokio::time::timeout(DELIVERY_TIMEOUT, self.sender.deliver(&notice)).await;
         let reply = reply.unwrap_or_else(|_| Reply::transient("timeout"));
         self.record_reply(&notice, number, reply).await
     }
 
     /// Gives up the pending status: a pending status sent after the final one would stay on the commit permanently.
     /// Returns false while an attempt is in progress.
-    async fn beginning_is_over(&self, key: &NoticeKey) -> Result<bool, StoreError> {
+    async fn start_is_over(&self, key: &NoticeKey) -> Result<bool, StoreError> {
         let begun = NoticeKey { channel: BEGUN.to_owned(), ..key.clone() };
         if self.outbox.get(&begun).await?.is_none() {
             return Ok(true);
         }
         let now = self.clock.now();
         match self.outbox.status(&begun, now).await? {
-            DeliveryStatus::Over => Ok(true),
+            DeliveryStatus::Ended => Ok(true),
             DeliveryStatus::Due(_) | DeliveryStatus::Wait(_) => {
                 self.outbox.supersede(&begun, now).await.map(|()| true)
             }

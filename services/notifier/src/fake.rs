@@ -19,19 +19,19 @@ pub struct FakeSender {
 
 impl FakeSender {
     /// Plans the reply to the next delivery that has no planned reply yet. `taken`: whether the notice arrives, regardless of the reply.
-    pub fn answer(&self, taken: bool, reply: Reply) {
+    pub fn plan_reply(&self, taken: bool, reply: Reply) {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push_back((taken, reply));
     }
 
     /// Notices that arrived, in order, with duplicates.
-    pub fn taken(&self) -> Vec<Notice> {
+    pub fn received_notices(&self) -> Vec<Notice> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Number of arrivals of each notice, by id.
     pub fn counted(&self) -> BTreeMap<String, usize> {
         let mut counted = BTreeMap::new();
-        for notice in self.taken() {
+        for notice in self.received_notices() {
             *counted.entry(notice.id).or_default() += 1;
         }
         counted

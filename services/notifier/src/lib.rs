@@ -27,7 +27,7 @@ use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
 use events::{Content, Message};
 use ledger::{Ledger, Store};
 use model::{Fact, Notify, Origin, RunId};
-use run_index::{Pace, RunIndex};
+use run_index::{RefreshIntervals, RunIndex};
 use service::{
     AttributesReader, Bus, Clock, CommandError, Disposition, Event, Handler, serve::PeriodicTask, telemetry,
 };
@@ -69,7 +69,8 @@ impl Notifier {
     pub fn new(setup: NotifierSetup) -> Arc<Self> {
         let NotifierSetup { ledger, store, sender, bus, clock, link } = setup;
         // Decisions depend on the conclusions of earlier runs: with a stale index the notifier would repeat notices.
-        let run_index = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
+        let run_index =
+            RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), RefreshIntervals::ALWAYS);
         let outbox = outbox::Outbox::new(store);
         Arc::new(Self { run_index, outbox, sender, bus, clock, link, checked_runs: Mutex::default() })
     }
@@ -91,7 +92,7 @@ impl Notifier {
                 if !pushed || !requested.workflow.notify.iter().any(status) {
                     return Ok(());
                 }
-                self.notify_begun(run).await?;
+                self.notify_started(run).await?;
                 self.deliver_of(run).await
             }
             // A topic may carry facts that the notifier does not use.
@@ -142,10 +143,10 @@ impl PeriodicTask for Notices {
     }
 
     async fn run(&self) -> Result<(), String> {
-        let reason = |trouble: CommandError| match trouble {
+        let reason = |error: CommandError| match error {
             CommandError::Transient(why) | CommandError::Permanent(why) => why,
         };
-        let looked = self.0.poll_ledger().await.map_err(reason);
-        self.0.deliver_all().await.map_err(reason).and(looked)
+        let polled = self.0.poll_ledger().await.map_err(reason);
+        self.0.deliver_all().await.map_err(reason).and(polled)
     }
 }

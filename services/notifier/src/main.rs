@@ -56,7 +56,7 @@ fn main() -> ExitCode {
             Ok(ServiceParts {
                 handled_events: HANDLED_EVENTS.to_vec(),
                 handler,
-                dead_letters: store,
+                dead_letter_store: store,
                 periodic_tasks,
             })
         },

@@ -4,7 +4,7 @@ use model::{Push, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::decide::{NoticeContent, Recipient};
+use crate::decide::{NoticeEvent, Recipient};
 
 /// Current format version.
 pub const FORMAT: u32 = 2;
@@ -99,11 +99,11 @@ pub struct CheckRun {
 
 impl Notice {
     /// Id of a notice, derived from run, recipient and content.
-    pub fn id(run: &RunId, to: &Recipient, what: &NoticeContent) -> String {
+    pub fn id(run: &RunId, to: &Recipient, what: &NoticeEvent) -> String {
         let what = match what {
-            NoticeContent::Started => "begun",
-            NoticeContent::Ended(_) => "ended",
-            NoticeContent::Changed(new) => new.news.as_str(),
+            NoticeEvent::Started => "begun",
+            NoticeEvent::Ended(_) => "ended",
+            NoticeEvent::Changed(new) => new.news.as_str(),
         };
         let (kind, name) = match to {
             Recipient::Status(push) => ("status", push.commit.as_str()),

@@ -57,7 +57,7 @@ pub enum DeliveryStatus {
     /// An attempt is running or was interrupted; after this time it is treated as interrupted.
     Busy(Timestamp),
     /// Delivered or given up.
-    Over,
+    Ended,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -152,10 +152,10 @@ impl Outbox {
 
     /// Notices that are neither delivered nor given up.
     pub async fn open(&self) -> Result<Vec<NoticeKey>, StoreError> {
-        let mut places: Vec<_> =
+        let mut keys: Vec<_> =
             self.0.list(HINTS).await?.iter().filter_map(|name| NoticeKey::of_hint(name)).collect();
-        places.sort();
-        Ok(places)
+        keys.sort();
+        Ok(keys)
     }
 
     pub async fn status(&self, key: &NoticeKey, now: Timestamp) -> Result<DeliveryStatus, StoreError> {
@@ -163,7 +163,7 @@ impl Outbox {
         let names = self.0.list(&folder).await?;
         let inner = || names.iter().filter_map(|name| name.strip_prefix(&folder));
         if inner().any(|name| name == "end.json") {
-            return Ok(DeliveryStatus::Over);
+            return Ok(DeliveryStatus::Ended);
         }
         let number = |name: &str| name.strip_prefix("try-")?.strip_suffix(".json")?.parse::<u32>().ok();
         let Some(last) = inner().filter_map(number).max() else { return Ok(DeliveryStatus::Due(1)) };

@@ -7,7 +7,7 @@ use model::{News, Reason, Stage, Verdict};
 use run_index::RunSummary;
 
 use crate::{
-    decide::{NoticeContent, PlannedNotice, Recipient, RunOutcome, StateChange},
+    decide::{NoticeEvent, PlannedNotice, Recipient, RunOutcome, StateChange},
     notice::{CheckRun, CommitStatus, OutgoingMessage},
 };
 
@@ -38,7 +38,7 @@ pub struct RunText<'a> {
 /// # Errors
 /// Returns an error if a template is invalid: a bug of this program.
 pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<OutgoingMessage, Error> {
-    let what = &planned.content;
+    let what = &planned.event;
     let headline = headline(run, what);
     let text = run.notice_text(&headline, what);
     Ok(match &planned.to {
@@ -81,7 +81,7 @@ pub fn message(run: &RunText<'_>, planned: &PlannedNotice, id: &str) -> Result<O
         })),
         Recipient::Channel { kind, name } => {
             let known = channels::kind(kind).ok_or_else(|| invalid(channels::unknown(kind)))?;
-            let NoticeContent::Changed(new) = what else {
+            let NoticeEvent::Changed(new) = what else {
                 return Err(invalid("channels receive only changes".to_owned()));
             };
             let content = known.content(&text, &run.posted(new, id))?;
@@ -94,11 +94,11 @@ fn invalid(why: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, why)
 }
 
-const fn outcome(what: &NoticeContent) -> Option<RunOutcome> {
+const fn outcome(what: &NoticeEvent) -> Option<RunOutcome> {
     match what {
-        NoticeContent::Started => None,
-        NoticeContent::Ended(outcome) => Some(*outcome),
-        NoticeContent::Changed(new) => Some(new.outcome),
+        NoticeEvent::Started => None,
+        NoticeEvent::Ended(outcome) => Some(*outcome),
+        NoticeEvent::Changed(new) => Some(new.outcome),
     }
 }
 
@@ -106,7 +106,7 @@ fn context_of(run: &RunText<'_>) -> String {
     format!("burnin/{}", run.summary.workflow)
 }
 
-fn headline(run: &RunText<'_>, what: &NoticeContent) -> String {
+fn headline(run: &RunText<'_>, what: &NoticeEvent) -> String {
     let outcome_text = |outcome: RunOutcome| match (outcome, run.summary.verdict) {
         (RunOutcome::Passed, Some(_)) => "the verdict is pass",
         (RunOutcome::Passed, None) => "done, without a verdict",
@@ -117,15 +117,15 @@ fn headline(run: &RunText<'_>, what: &NoticeContent) -> String {
         (RunOutcome::Yielded, _) => "the run yielded to other jobs",
     };
     match what {
-        NoticeContent::Started => "the run is in progress".to_owned(),
-        NoticeContent::Ended(outcome) => outcome_text(*outcome).to_owned(),
-        NoticeContent::Changed(StateChange { news: News::Recovered, .. }) => {
+        NoticeEvent::Started => "the run is in progress".to_owned(),
+        NoticeEvent::Ended(outcome) => outcome_text(*outcome).to_owned(),
+        NoticeEvent::Changed(StateChange { news: News::Recovered, .. }) => {
             "recovered, the verdict is pass again".to_owned()
         }
-        NoticeContent::Changed(StateChange { news: News::StillFailing, outcome, .. }) => {
+        NoticeEvent::Changed(StateChange { news: News::StillFailing, outcome, .. }) => {
             format!("not fixed for a day: {}", outcome_text(*outcome))
         }
-        NoticeContent::Changed(StateChange { outcome, .. }) => outcome_text(*outcome).to_owned(),
+        NoticeEvent::Changed(StateChange { outcome, .. }) => outcome_text(*outcome).to_owned(),
     }
 }
 
@@ -174,7 +174,7 @@ impl RunText<'_> {
     }
 
     /// Values of a notice that templates use.
-    fn notice_text<'b>(&'b self, headline: &'b str, what: &NoticeContent) -> NoticeText<'b> {
+    fn notice_text<'b>(&'b self, headline: &'b str, what: &NoticeEvent) -> NoticeText<'b> {
         let summary = self.summary;
         let short = report::shortened;
         let reasons = self.reasons().into_iter().take(REASONS).map(|Reason { code, weighs, text }| Reason {
@@ -192,7 +192,7 @@ impl RunText<'_> {
             short(&names.join(", "), TEXT)
         });
         let since = match what {
-            NoticeContent::Changed(new) if new.first != summary.run => {
+            NoticeEvent::Changed(new) if new.first != summary.run => {
                 Some((new.since.to_string(), new.first.to_string()))
             }
             _ => None,

@@ -15,12 +15,12 @@ pub mod sweep;
 
 use std::sync::Arc;
 
-use cluster_api::{ClusterProvider, ClusterStatus, Order};
+use cluster_api::{ClusterProvider, ClusterStatus, LeaseRequest};
 use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
 pub use providers::Providers;
-pub use sweep::{LeaseOutcome, Sweeper, SweptCluster, release, sweep};
+pub use sweep::{SweepResult, Sweeper, SweptCluster, release, sweep};
 
 /// The provisioner's handler, over any [`ClusterProvider`].
 pub struct Provisioner {
@@ -48,10 +48,11 @@ impl Provisioner {
         publisher: &Publisher,
     ) -> Result<(), CommandError> {
         if let (ClusterSpec::Provisioned(system), Some(expires_at)) = (spec, expires_at) {
-            let order = Order { id: id.clone(), name: name.to_owned(), system: system.clone(), expires_at };
+            let order =
+                LeaseRequest { id: id.clone(), name: name.to_owned(), system: system.clone(), expires_at };
             match self.clusters.create(&order).await {
                 Ok(handle) => publisher.publish_fact(id, Fact::ClusterAccepted(Handle { handle })).await?,
-                Err(error) => return publisher.answer(id, Err(error)).await,
+                Err(error) => return publisher.publish_result(id, Err(error)).await,
             }
         }
         self.observe(id, spec, name, publisher).await
@@ -74,7 +75,7 @@ impl Provisioner {
                 });
                 Ok(())
             }
-            Err(error) => publisher.answer(id, Err(error)).await,
+            Err(error) => publisher.publish_result(id, Err(error)).await,
         }
     }
 }

@@ -29,7 +29,7 @@ struct Config {
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(played) = supervisor::role(&arguments) {
-        return gcp::ended("provisioner", played);
+        return gcp::exit_code("provisioner", played);
     }
     gcp::run(
         "provisioner",
@@ -89,7 +89,7 @@ fn parts(config: Config, context: &ServiceContext) -> Result<ServiceParts, Start
     let mut parts = context.worker(worker, &Provisioner::HANDLED_EVENTS, store);
     if let Some(builds) = on_cloud_build {
         let publisher = Publisher::new("provisioner", Arc::clone(&context.bus), Arc::clone(&context.clock));
-        parts.handled_events.push(NotificationHandler::HANDLED_EVENTS);
+        parts.handled_events.push(NotificationHandler::HANDLED_EVENT);
         parts.handler = Arc::new(NotificationHandler::new(builds, clusters, publisher, parts.handler));
     }
     parts.periodic_tasks.push(sweeper);

@@ -27,7 +27,7 @@ pub struct NotificationHandler {
 
 impl NotificationHandler {
     /// Event type of the notifications, as named by Google.
-    pub const HANDLED_EVENTS: &'static str = BUILD_CHANGED;
+    pub const HANDLED_EVENT: &'static str = BUILD_CHANGED;
 
     /// `builds` run the steps of `clusters`; `commands`: handler of all other events; facts are published through `publisher`.
     pub fn new(
@@ -65,7 +65,7 @@ impl NotificationHandler {
 #[async_trait::async_trait]
 impl Handler for NotificationHandler {
     async fn handle(&self, event: &Event) -> Disposition {
-        if event.ty() != Self::HANDLED_EVENTS {
+        if event.ty() != Self::HANDLED_EVENT {
             return self.commands.handle(event).await;
         }
         // The teardown of kept parts does not have the name of a cluster in a command, so the sweeper polls it.

@@ -1,6 +1,6 @@
 //! Dispatches to the provider of each provisioned cluster, and to the probe of each kind of existing cluster.
 
-use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, Order};
+use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, LeaseRequest};
 use cluster_deployed::DeployedClusters;
 use cluster_local::LocalClusters;
 use model::{Class, DEPLOYED, Deleted, Failure, PROCESSES, System};
@@ -16,7 +16,7 @@ pub struct Providers {
 
 #[async_trait::async_trait]
 impl ClusterProvider for Providers {
-    async fn create(&self, order: &Order) -> Result<String, PortError> {
+    async fn create(&self, order: &LeaseRequest) -> Result<String, PortError> {
         match (order.system.kind(), &self.local) {
             (DEPLOYED, _) => self.deployed.create(order).await,
             (PROCESSES, Some(local)) => local.create(order).await,
@@ -50,13 +50,13 @@ impl ClusterProvider for Providers {
     }
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
-        let knows = self.deployed.was_requested(name).await?;
+        let was_requested = self.deployed.was_requested(name).await?;
         let deployed = self.deployed.delete(name).await;
         match &self.local {
             // Stop processes even if the deletion cannot be recorded, such as on a full disk.
             Some(local) => {
-                let gone = local.delete(name).await?;
-                deployed.map(|deployed| if knows { deployed } else { gone })
+                let local_deletion = local.delete(name).await?;
+                deployed.map(|deployed| if was_requested { deployed } else { local_deletion })
             }
             None => deployed,
         }

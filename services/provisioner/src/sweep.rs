@@ -14,7 +14,7 @@ use cluster_api::{ClusterProvider, ListedCluster};
 
 /// Result of the sweep for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeaseOutcome {
+pub enum SweepResult {
     /// The cluster's lease has not expired, or the grace period for its release has not ended.
     Kept {
         /// End of the grace period.
@@ -26,15 +26,15 @@ pub enum LeaseOutcome {
     Due,
     /// Lease expired, and the provider confirmed the deletion.
     Deleted(Deleted),
-    /// Lease expired, but not deleted, with the reason. The next sweep retries.
-    Remaining(String),
+    /// Lease expired, but the cluster was not deleted, with the reason. The next sweep retries.
+    DeletionFailed(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweptCluster {
     /// Cluster with its labels, from the provider's list.
     pub cluster: ListedCluster,
-    pub outcome: LeaseOutcome,
+    pub outcome: SweepResult,
 }
 
 /// The sweeper as a periodic task: fails if an expired cluster remains.
@@ -61,11 +61,11 @@ impl PeriodicTask for Sweeper {
             PortError::Transient(why) => why,
             PortError::Permanent(failure) => failure.message,
         })?;
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         for SweptCluster { cluster, outcome } in swept {
             match outcome {
-                LeaseOutcome::Kept { .. } => {}
-                LeaseOutcome::Deleted(deleted) => {
+                SweepResult::Kept { .. } => {}
+                SweepResult::Deleted(deleted) => {
                     warn!(
                         cluster = cluster.name,
                         run.id = cluster.run,
@@ -73,14 +73,18 @@ impl PeriodicTask for Sweeper {
                         deleted.evidence
                     );
                 }
-                LeaseOutcome::Unlabelled => {
+                SweepResult::Unlabelled => {
                     warn!(cluster = cluster.name, "no expiry label: check it manually")
                 }
-                LeaseOutcome::Due => left.push(cluster.name),
-                LeaseOutcome::Remaining(why) => left.push(format!("{}: {why}", cluster.name)),
+                SweepResult::Due => remaining.push(cluster.name),
+                SweepResult::DeletionFailed(why) => remaining.push(format!("{}: {why}", cluster.name)),
             }
         }
-        if left.is_empty() { Ok(()) } else { Err(format!("expired clusters remain: {}", left.join("; "))) }
+        if remaining.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("expired clusters remain: {}", remaining.join("; ")))
+        }
     }
 }
 
@@ -97,14 +101,14 @@ pub async fn sweep(
     let mut swept = Vec::new();
     for cluster in listing.clusters {
         let outcome = match cluster.expires_at.map(|expires_at| expires_at + grace) {
-            None => LeaseOutcome::Unlabelled,
-            Some(until) if listing.at < until => LeaseOutcome::Kept { until },
-            Some(_) if !really => LeaseOutcome::Due,
-            Some(_) => deleted(clusters, &cluster.name).await,
+            None => SweepResult::Unlabelled,
+            Some(until) if listing.at < until => SweepResult::Kept { until },
+            Some(_) if !really => SweepResult::Due,
+            Some(_) => delete(clusters, &cluster.name).await,
         };
         swept.push(SweptCluster { cluster, outcome });
     }
-    if swept.iter().any(|swept| matches!(swept.outcome, LeaseOutcome::Deleted(_))) {
+    if swept.iter().any(|swept| matches!(swept.outcome, SweepResult::Deleted(_))) {
         confirm_deletions(&mut swept, clusters).await;
     }
     Ok(swept)
@@ -117,24 +121,24 @@ pub async fn sweep(
 pub async fn release(clusters: &dyn ClusterProvider, name: &str) -> Result<Option<SweptCluster>, PortError> {
     let listed = clusters.list().await?.clusters.into_iter().find(|cluster| cluster.name == name);
     let Some(cluster) = listed else { return Ok(None) };
-    let mut swept = [SweptCluster { outcome: deleted(clusters, name).await, cluster }];
+    let mut swept = [SweptCluster { outcome: delete(clusters, name).await, cluster }];
     confirm_deletions(&mut swept, clusters).await;
     let [swept] = swept;
     Ok(Some(swept))
 }
 
-async fn deleted(clusters: &dyn ClusterProvider, name: &str) -> LeaseOutcome {
+async fn delete(clusters: &dyn ClusterProvider, name: &str) -> SweepResult {
     match clusters.delete(name).await {
-        Ok(deleted) => LeaseOutcome::Deleted(deleted),
-        Err(PortError::Transient(why)) => LeaseOutcome::Remaining(why),
-        Err(PortError::Permanent(failure)) => LeaseOutcome::Remaining(failure.message),
+        Ok(deleted) => SweepResult::Deleted(deleted),
+        Err(PortError::Transient(why)) => SweepResult::DeletionFailed(why),
+        Err(PortError::Permanent(failure)) => SweepResult::DeletionFailed(failure.message),
     }
 }
 
 /// Providers have confirmed deletions that did not happen: a cluster is reported as deleted only if it is no longer listed.
 async fn confirm_deletions(swept: &mut [SweptCluster], clusters: &dyn ClusterProvider) {
     let listing = clusters.list().await;
-    for swept in swept.iter_mut().filter(|swept| matches!(swept.outcome, LeaseOutcome::Deleted(_))) {
+    for swept in swept.iter_mut().filter(|swept| matches!(swept.outcome, SweepResult::Deleted(_))) {
         let why = match &listing {
             Ok(listing) if listing.clusters.iter().any(|listed| listed.name == swept.cluster.name) => {
                 "the provider confirmed the deletion but still lists the cluster".to_owned()
@@ -145,6 +149,6 @@ async fn confirm_deletions(swept: &mut [SweptCluster], clusters: &dyn ClusterPro
                 format!("deletion unconfirmed: {}", failure.message)
             }
         };
-        swept.outcome = LeaseOutcome::Remaining(why);
+        swept.outcome = SweepResult::DeletionFailed(why);
     }
 }

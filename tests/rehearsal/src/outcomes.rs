@@ -101,7 +101,7 @@ pub async fn check(
 ) -> Result<String, Failed> {
     let failed = || states.iter().filter(|(state, _)| verdict(state) == Some(Verdict::Fail));
     let mut replies = Vec::new();
-    wait_until_closed(rehearsal, requested, patience, &mut replies, || {
+    wait_for_effects(rehearsal, requested, patience, &mut replies, || {
         failed().all(|(state, _)| rehearsal.receiver.has(state.run.as_str()))
     })
     .await?;
@@ -145,7 +145,7 @@ fn verdict(state: &RunState) -> Option<Verdict> {
 }
 
 /// Waits until every message is acknowledged, no hint is left, and rows, replies and notices have arrived.
-async fn wait_until_closed(
+async fn wait_for_effects(
     rehearsal: &Rehearsal,
     requested: &Requested,
     patience: Duration,

@@ -18,7 +18,7 @@ use service::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock, Wo
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 /// Poll interval of a service under test.
-pub const LOOK: Span = Span::from_secs(1);
+pub const POLL_INTERVAL: Span = Span::from_secs(1);
 
 /// A service with a recording bus and a manual clock.
 pub struct TestedService {
@@ -71,7 +71,7 @@ impl TestedService {
             for _ in 0..20 {
                 tokio::task::yield_now().await;
             }
-            self.clock.advance(LOOK);
+            self.clock.advance(POLL_INTERVAL);
         }
         let facts = std::mem::take(&mut *self.bus.0.lock().unwrap());
         json!({"answer": answer, "facts": facts})

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use cluster_api::{Scheduler, Written};
+use cluster_api::{Scheduler, WrittenFile};
 use model::Cluster;
 use pages::{JobOutput, OutputLines, RunningJob};
 use redact::{Redactor, Rules};
@@ -108,7 +108,7 @@ impl RunningOutput {
         tail: &mut Tail,
         cluster: &Cluster,
         job: &str,
-        file: &Written,
+        file: &WrittenFile,
         named: bool,
     ) -> Result<(), PortError> {
         let known = tail.files.entry(file.name.clone()).or_insert_with(|| TailedFile {
@@ -124,7 +124,7 @@ impl RunningOutput {
         // The bytes that were not read yet, if the adapter can start at an offset.
         let ending = match new {
             0 => None,
-            new => self.scheduler.ending(cluster, job, &file.name, new).await?,
+            new => self.scheduler.read_tail(cluster, job, &file.name, new).await?,
         };
         let (mut body, mut skip) = match ending.filter(|ending| ending.from <= known.read) {
             Some(ending) => (ending.body, known.read - ending.from),

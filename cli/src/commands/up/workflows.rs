@@ -60,16 +60,16 @@ impl ServedWorkflows {
 
     /// Channels without an address or key, each with the workflows that use it.
     fn unreachable<'a>(&self, workflows: impl Iterator<Item = (&'a str, &'a [Notify])>) -> Vec<String> {
-        let mut missing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        let mut names_by_setting: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (name, notify) in workflows {
-            for lacks in notify.iter().filter_map(|target| self.secrets.missing_setting(target)) {
-                missing.entry(lacks).or_default().push(name);
+            for missing in notify.iter().filter_map(|target| self.secrets.missing_setting(target)) {
+                names_by_setting.entry(missing).or_default().push(name);
             }
         }
-        let line = |(lacks, names): (String, Vec<&str>)| {
-            format!("notices of {} cannot be sent: {lacks}", names.join(", "))
+        let line = |(missing, names): (String, Vec<&str>)| {
+            format!("notices of {} cannot be sent: {missing}", names.join(", "))
         };
-        missing.into_iter().map(line).collect()
+        names_by_setting.into_iter().map(line).collect()
     }
 }
 

@@ -18,7 +18,7 @@ use service::{PortError, worker::chain};
 use tokio::sync::OnceCell;
 
 /// Timeout of a request. It must be shorter than the caller's own response deadline.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Builds of one project in one location.
 #[derive(Clone, Debug)]
@@ -59,8 +59,9 @@ impl CloudBuildClient {
 
     async fn api(&self) -> Result<&CloudBuild, RequestFailure> {
         let connect = async || {
-            let patient = Aip194Strict.with_time_limit(PATIENCE).with_attempt_limit(4);
-            let mut builder = CloudBuild::builder().with_retry_policy(patient).with_attempt_timeout(PATIENCE);
+            let patient = Aip194Strict.with_time_limit(REQUEST_TIMEOUT).with_attempt_limit(4);
+            let mut builder =
+                CloudBuild::builder().with_retry_policy(patient).with_attempt_timeout(REQUEST_TIMEOUT);
             if let Some(endpoint) = &self.endpoint {
                 builder = builder.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
             }

@@ -8,7 +8,7 @@ use std::{
 use model::{Class, Cluster, ClusterAccess, Deleted, Failure, Node};
 use service::{Clock, PortError};
 
-use crate::provider::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
+use crate::provider::{ClusterListing, ClusterProvider, ClusterStatus, LeaseRequest, ListedCluster};
 
 /// A provider whose clusters are ready at the second poll.
 pub struct FakeClusters {
@@ -44,7 +44,7 @@ impl FakeClusters {
 
 #[async_trait::async_trait]
 impl ClusterProvider for FakeClusters {
-    async fn create(&self, order: &Order) -> Result<String, PortError> {
+    async fn create(&self, order: &LeaseRequest) -> Result<String, PortError> {
         let nodes = order.system.nodes();
         let nodes = (0..nodes).map(|number| Node::new(format!("node-{number}"), 1)).collect();
         let access = ClusterAccess::new("fake", &order.name);
@@ -70,9 +70,9 @@ impl ClusterProvider for FakeClusters {
     async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
         Ok(match self.clusters().get_mut(name) {
             None | Some(Fake::Released) => ClusterStatus::Absent,
-            Some(Fake::Starting(looks, made)) => {
-                *looks += 1;
-                if *looks > 1 { ClusterStatus::Ready(made.0.clone()) } else { ClusterStatus::Starting }
+            Some(Fake::Starting(polls, made)) => {
+                *polls += 1;
+                if *polls > 1 { ClusterStatus::Ready(made.0.clone()) } else { ClusterStatus::Starting }
             }
         })
     }

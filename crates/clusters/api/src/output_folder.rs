@@ -7,12 +7,12 @@ use model::{Class, Failure};
 use service::PortError;
 use supervisor::files;
 
-use crate::scheduler::{FileTail, Outputs, Written};
+use crate::scheduler::{FileTail, Outputs, WrittenFile};
 
 /// Lists the files of a job below its output folder, and the entries that cannot be collected.
 pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
     let listing = blocking(move || files::list(&folder)).await.map_err(PortError::transient)?;
-    let written = |file: files::FileEntry| Written {
+    let written = |file: files::FileEntry| WrittenFile {
         name: file.name,
         size_bytes: Some(file.size_bytes),
         identity: Some(file.identity),
@@ -31,7 +31,7 @@ pub async fn output(folder: PathBuf, file: &str) -> Result<ObjectReader, PortErr
 }
 
 /// Opens the last bytes of one file.
-pub async fn ending(folder: PathBuf, file: &str, bytes: u64) -> Result<FileTail, PortError> {
+pub async fn read_tail(folder: PathBuf, file: &str, bytes: u64) -> Result<FileTail, PortError> {
     let file = file.to_owned();
     let opened = blocking(move || {
         let mut opened = files::open_file(&folder, &file)?;

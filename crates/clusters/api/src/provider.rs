@@ -5,7 +5,7 @@ use service::PortError;
 
 /// Request for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct LeaseRequest {
     /// Command that requests the cluster; the command's run and attempt become labels.
     pub id: CommandId,
     /// Name of the cluster at the provider.
@@ -59,7 +59,7 @@ pub trait ClusterProvider: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the provider request fails: [`PortError::Permanent`] if the cluster can never be created.
-    async fn create(&self, order: &Order) -> Result<String, PortError>;
+    async fn create(&self, order: &LeaseRequest) -> Result<String, PortError>;
 
     /// State of a cluster.
     ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::{Attempt, Class, Cluster, CommandId, Deleted, Stage, System, Timestamp, Verb};
 use service::PortError;
 
-use crate::provider::{ClusterProvider, ClusterStatus, Order};
+use crate::provider::{ClusterProvider, ClusterStatus, LeaseRequest};
 
 /// Checks that the adapter conforms to the port for this system. Its clusters expire at `expires_at`.
 ///
@@ -15,7 +15,7 @@ pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_a
     let order = |attempt| {
         let run = "conformance".parse().expect("a legal run id");
         let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::new(attempt), verb: Verb::Start };
-        Order { name: id.resource_name(), id, system: system.clone(), expires_at }
+        LeaseRequest { name: id.resource_name(), id, system: system.clone(), expires_at }
     };
     let name = order(1).name;
     assert_eq!(clusters.poll(&name).await.expect("an answer"), ClusterStatus::Absent);
@@ -43,23 +43,23 @@ pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_a
         "its labels are listed"
     );
 
-    let deleted = deleted_cluster(clusters, &name).await;
+    let deleted = delete_cluster(clusters, &name).await;
     assert_eq!(listed().await, None, "a deleted cluster is not listed");
     assert_eq!(deleted.name, name);
     assert_eq!(clusters.poll(&name).await.expect("an answer"), ClusterStatus::Absent);
-    assert_eq!(deleted_cluster(clusters, &name).await.name, name, "a second delete changes nothing");
+    assert_eq!(delete_cluster(clusters, &name).await.name, name, "a second delete changes nothing");
     let refused = clusters.create(&order(1)).await;
     assert!(
         matches!(&refused, Err(PortError::Permanent(failure)) if failure.class == Class::Cancelled),
         "a create after the delete is refused: {refused:?}"
     );
 
-    deleted_cluster(clusters, &order(2).name).await;
+    delete_cluster(clusters, &order(2).name).await;
     assert!(clusters.create(&order(2)).await.is_err(), "a repeated create after the delete is refused");
 }
 
 /// Deletes a cluster; polls a slow deletion.
-async fn deleted_cluster(clusters: &dyn ClusterProvider, name: &str) -> Deleted {
+async fn delete_cluster(clusters: &dyn ClusterProvider, name: &str) -> Deleted {
     for _ in 0..2000 {
         match clusters.delete(name).await {
             Ok(deleted) => return deleted,

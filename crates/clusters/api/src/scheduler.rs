@@ -89,14 +89,14 @@ pub enum JobStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outputs {
     /// Regular files.
-    pub files: Vec<Written>,
+    pub files: Vec<WrittenFile>,
     /// Entries that are not regular files or cannot be read: name and reason.
     pub others: Vec<(String, String)>,
 }
 
 /// A file written by a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenFile {
     /// Path with `/` as separator; may contain any characters. The adapter escapes bytes that are not UTF-8
     /// so that no two names are equal.
     pub name: String,
@@ -108,7 +108,7 @@ pub struct Written {
 
 impl<N: Into<String>> FromIterator<N> for Outputs {
     fn from_iter<I: IntoIterator<Item = N>>(names: I) -> Self {
-        let files = names.into_iter().map(|name| Written { name: name.into(), ..Written::default() });
+        let files = names.into_iter().map(|name| WrittenFile { name: name.into(), ..WrittenFile::default() });
         Self { files: files.collect(), others: Vec::new() }
     }
 }
@@ -185,7 +185,7 @@ pub trait Scheduler: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, like [`Scheduler::output`].
-    async fn ending(
+    async fn read_tail(
         &self,
         _: &Cluster,
         _: &str,

@@ -14,7 +14,7 @@ use service::PortError;
 use model::{Cluster, Collective, CommandLine, Every, ExtraArgs, JobEnd, OutputFormat, Program, Workload};
 use tokio::io::AsyncReadExt;
 
-use crate::scheduler::{JobSpec, JobStatus, Outputs, Scheduler, Written};
+use crate::scheduler::{JobSpec, JobStatus, Outputs, Scheduler, WrittenFile};
 
 /// A short benchmark for tests of schedulers.
 pub const fn program() -> Program {
@@ -53,7 +53,7 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     let files = scheduler.outputs(cluster, "one").await.expect("an answer");
     assert!(!files.files.is_empty());
     let mut text = String::new();
-    for Written { name, size_bytes, .. } in &files.files {
+    for WrittenFile { name, size_bytes, .. } in &files.files {
         let before = text.len();
         let mut body = scheduler.output(cluster, "one", name).await.expect("a file");
         body.read_to_string(&mut text).await.expect("text");
@@ -61,7 +61,7 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
             size_bytes.is_none_or(|size| size == (text.len() - before) as u64),
             "the size of {name} equals its listed size"
         );
-        if let Some(mut ending) = scheduler.ending(cluster, "one", name, 3).await.expect("an answer") {
+        if let Some(mut ending) = scheduler.read_tail(cluster, "one", name, 3).await.expect("an answer") {
             let mut end = String::new();
             ending.body.read_to_string(&mut end).await.expect("text");
             assert!(text.ends_with(&end) && end.len() <= 3, "the tail of {name} equals its last bytes");
@@ -118,7 +118,8 @@ pub async fn program_of_each_node(
         scheduler.submit(&spec).await.expect("a handle");
         let end = ended(scheduler, cluster, name).await;
         let mut texts = Vec::new();
-        for Written { name: file, .. } in scheduler.outputs(cluster, name).await.expect("an answer").files {
+        for WrittenFile { name: file, .. } in scheduler.outputs(cluster, name).await.expect("an answer").files
+        {
             let mut text = String::new();
             let mut body = scheduler.output(cluster, name, &file).await.expect("a file");
             body.read_to_string(&mut text).await.expect("text");
@@ -175,7 +176,8 @@ pub async fn program_of_each_pair(
         scheduler.submit(&spec).await.expect("a handle");
         let end = ended(scheduler, cluster, name).await;
         let mut texts = Vec::new();
-        for Written { name: file, .. } in scheduler.outputs(cluster, name).await.expect("an answer").files {
+        for WrittenFile { name: file, .. } in scheduler.outputs(cluster, name).await.expect("an answer").files
+        {
             let mut text = String::new();
             let mut body = scheduler.output(cluster, name, &file).await.expect("a file");
             body.read_to_string(&mut text).await.expect("text");

@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use build_service::{BuildKey, BuildPhase, Builds};
 use cluster_api::{
-    ClusterKind, ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order, SettingsForm,
+    ClusterKind, ClusterListing, ClusterProvider, ClusterStatus, LeaseRequest, ListedCluster, SettingsForm,
 };
 use ledger::{ArtefactError, Artefacts, Creation, Store};
 use model::{
@@ -424,7 +424,7 @@ fn already_released(name: &str) -> PortError {
 
 #[async_trait::async_trait]
 impl ClusterProvider for DeployedClusters {
-    async fn create(&self, order: &Order) -> Result<String, PortError> {
+    async fn create(&self, order: &LeaseRequest) -> Result<String, PortError> {
         let refused = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why));
         if order.system.kind() != DEPLOYED {
             let kind = order.system.kind();

@@ -188,14 +188,14 @@ impl Scheduler for HostsJobs {
         output_folder::output(job_of(cluster, name)?.1.output(), file).await
     }
 
-    async fn ending(
+    async fn read_tail(
         &self,
         cluster: &Cluster,
         name: &str,
         file: &str,
         bytes: u64,
     ) -> Result<Option<FileTail>, PortError> {
-        output_folder::ending(job_of(cluster, name)?.1.output(), file, bytes).await.map(Some)
+        output_folder::read_tail(job_of(cluster, name)?.1.output(), file, bytes).await.map(Some)
     }
 
     fn part(&self, cluster: &Cluster, names: &[&str]) -> Result<Cluster, PortError> {

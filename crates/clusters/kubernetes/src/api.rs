@@ -85,11 +85,11 @@ impl ClientCache {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Created {
+pub enum CreateOutcome {
     /// The object was created.
     New,
     /// The name exists. After a lost response this process may have created it: read the object.
-    Taken,
+    Exists,
 }
 
 #[derive(Clone)]
@@ -156,7 +156,7 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// Returns an error if the API request fails. After [`PortError::Transient`] the JobSet may exist: read it.
-    pub async fn create_jobset(&self, jobset: &manifest::JobSetManifest) -> Result<Created, PortError> {
+    pub async fn create_jobset(&self, jobset: &manifest::JobSetManifest) -> Result<CreateOutcome, PortError> {
         create(&self.jobsets(), jobset, "JobSet").await
     }
 
@@ -164,7 +164,7 @@ impl NamespacedCluster {
     ///
     /// # Errors
     /// Returns an error if the API request fails. After [`PortError::Transient`] the secret may exist.
-    pub async fn create_secret(&self, secret: &Secret) -> Result<Created, PortError> {
+    pub async fn create_secret(&self, secret: &Secret) -> Result<CreateOutcome, PortError> {
         create(&Api::<Secret>::namespaced(self.client.clone(), &self.namespace), secret, "Secret").await
     }
 
@@ -396,7 +396,7 @@ fn of_jobset(jobset: &str) -> ListParams {
     ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"))
 }
 
-async fn create<K>(api: &Api<K>, object: &impl Serialize, kind: &str) -> Result<Created, PortError>
+async fn create<K>(api: &Api<K>, object: &impl Serialize, kind: &str) -> Result<CreateOutcome, PortError>
 where
     K: Clone + DeserializeOwned + Serialize + std::fmt::Debug + Resource,
 {
@@ -404,9 +404,9 @@ where
     let object: K = serde_json::from_value(object).map_err(PortError::transient)?;
     let parameters = PostParams { field_manager: Some("burnin".to_owned()), ..PostParams::default() };
     match with_timeout(api.create(&parameters, &object)).await? {
-        Ok(_) => Ok(Created::New),
+        Ok(_) => Ok(CreateOutcome::New),
         Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => {
-            Ok(Created::Taken)
+            Ok(CreateOutcome::Exists)
         }
         Err(error) => Err(port_error(&error, kind)),
     }

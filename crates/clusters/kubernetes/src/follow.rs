@@ -21,7 +21,7 @@ use crate::{
 
 /// Follows one job until dropped.
 pub struct Follower {
-    seen: Arc<Mutex<BTreeMap<String, Pod>>>,
+    observed: Arc<Mutex<BTreeMap<String, Pod>>>,
     watching: AbortHandle,
 }
 
@@ -34,8 +34,8 @@ impl Drop for Follower {
 impl Follower {
     /// Follows the pods of a JobSet. A broken watch resumes; if its resource version has expired, the pods are listed again.
     pub fn start(cluster: NamespacedCluster, notes: JobNotes, jobset: &str) -> Self {
-        let seen = Arc::new(Mutex::new(BTreeMap::new()));
-        let (all, selector) = (Arc::clone(&seen), format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
+        let observed = Arc::new(Mutex::new(BTreeMap::new()));
+        let (all, selector) = (Arc::clone(&observed), format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
         let watch = async move {
             let (mut streams, mut reading) = (BTreeSet::new(), JoinSet::new());
             let config = watcher::Config::default().labels(&selector);
@@ -64,12 +64,12 @@ impl Follower {
             }
             while reading.join_next().await.is_some() {}
         };
-        Self { seen, watching: tokio::spawn(watch).abort_handle() }
+        Self { observed, watching: tokio::spawn(watch).abort_handle() }
     }
 
     /// Every observed pod, deleted ones included, in its last observed state.
     pub fn observed_pods(&self) -> BTreeMap<String, Pod> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use cluster_api::{
-    FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, SubmittedText, Written,
+    FileTail, JobSpec, JobStatus, Outputs, PollPace, Scheduler, Settings, SubmittedText, WrittenFile,
     shell::quote,
 };
 use k8s_openapi::api::core::v1::Pod;
@@ -22,7 +22,7 @@ use service::{Clock, PortError, SystemClock};
 
 use crate::{
     ApiAccess, Kubernetes, Launch, Topology,
-    api::{self, ClientCache, Created},
+    api::{self, ClientCache, CreateOutcome},
     follow::{self, Follower},
     job_notes::{self, JobNotes},
     keys, logs, manifest, names,
@@ -110,18 +110,18 @@ impl KubernetesJobs {
         for pod in cluster.pods_of(called).await? {
             pods.insert(text(pod.metadata.uid.as_ref()).to_owned(), pod);
         }
-        let mut known = PodState { pods: pods.into_values().collect(), jobset, ..PodState::default() };
-        known.pods.sort_by_key(|pod| pod.metadata.name.clone());
+        let mut pod_state = PodState { pods: pods.into_values().collect(), jobset, ..PodState::default() };
+        pod_state.pods.sort_by_key(|pod| pod.metadata.name.clone());
         if settings.queue.is_some() {
-            let uid = text(known.jobset.metadata.uid.as_ref());
-            known.workload = cluster.workload_of(uid).await?;
+            let uid = text(pod_state.jobset.metadata.uid.as_ref());
+            pod_state.workload = cluster.workload_of(uid).await?;
         }
-        if state::has_ended(&known.jobset) {
-            known.jobs = cluster.jobs_of(called).await?;
-        } else if !known.pods.iter().any(state::began) {
-            known.events = cluster.events_of(called).await?;
+        if state::has_ended(&pod_state.jobset) {
+            pod_state.jobs = cluster.jobs_of(called).await?;
+        } else if !pod_state.pods.iter().any(state::began) {
+            pod_state.events = cluster.events_of(called).await?;
         }
-        Ok(known)
+        Ok(pod_state)
     }
 
     /// State of a job. Also ends a job that must not continue, and records the end state, which is then final.
@@ -140,18 +140,18 @@ impl KubernetesJobs {
         };
         let uid = text(jobset.metadata.uid.as_ref()).to_owned();
         notes.note_submitted(&uid).await?;
-        let over = state::has_ended(&jobset);
-        if !over && (cancelled || jobset.metadata.deletion_timestamp.is_some()) {
+        let has_ended = state::has_ended(&jobset);
+        if !has_ended && (cancelled || jobset.metadata.deletion_timestamp.is_some()) {
             cluster.delete_jobset(called, &uid).await?;
             return Ok(JobStatus::Active); // running until the JobSet is deleted
         }
-        if !over {
+        if !has_ended {
             context.keys(name, &jobset).await?;
             self.follow(context, name);
         }
-        let known = self.pod_state(context, name, jobset).await?;
+        let pod_state = self.pod_state(context, name, jobset).await?;
         let now = SystemClock.now();
-        let end = match state::derive(&known, settings, now) {
+        let end = match state::derive(&pod_state, settings, now) {
             PodFinding::Active => return Ok(JobStatus::Active),
             PodFinding::Waiting { code, why } => {
                 notes.waits(&format!("{now} {code}: {why}")).await?;
@@ -172,12 +172,12 @@ impl KubernetesJobs {
             PodFinding::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
             PodFinding::Failed(failure) => Err(failure),
         };
-        if !over {
+        if !has_ended {
             // A lost job must not continue or start again. Read its remaining output first.
             self.read_outputs_to_end(context, name).await?;
             cluster.delete_jobset(called, &uid).await?;
         }
-        notes.note_nodes(&state::nodes(&known.pods)).await?;
+        notes.note_nodes(&state::nodes(&pod_state.pods)).await?;
         context.record_end(end).await
     }
 
@@ -244,8 +244,8 @@ impl JobContext {
             // A submission may still be in progress. Reserve the name: only the first JobSet of this name is created.
             (true, false) => {
                 match self.cluster.create_jobset(&manifest::fence(name, &self.settings)).await? {
-                    Created::New => self.record_end(cancelled_end()).await,
-                    Created::Taken => Ok(JobStatus::Active),
+                    CreateOutcome::New => self.record_end(cancelled_end()).await,
+                    CreateOutcome::Exists => Ok(JobStatus::Active),
                 }
             }
             (false, true) => {
@@ -367,8 +367,8 @@ impl Scheduler for KubernetesJobs {
                 FoundObjects::Nothing if notes.submitted().await?.is_some() => return Ok(()),
                 FoundObjects::Nothing => match cluster.create_jobset(&manifest::fence(name, settings)).await?
                 {
-                    Created::New => return Ok(()),
-                    Created::Taken => {}
+                    CreateOutcome::New => return Ok(()),
+                    CreateOutcome::Exists => {}
                 },
                 FoundObjects::Fence(_) => return Ok(()),
                 FoundObjects::Ours(jobset) if state::has_ended(&jobset) => return Ok(()),
@@ -400,12 +400,12 @@ impl Scheduler for KubernetesJobs {
             let missing = notes.end(&stream).await?.map(|end| end.missing).unwrap_or_default();
             outputs.others.extend(missing.into_iter().map(|why| (name.clone(), why)));
             let size_bytes = Some(notes.cursor(&stream).await?.bytes);
-            outputs.files.push(Written { name, size_bytes, identity: None });
+            outputs.files.push(WrittenFile { name, size_bytes, identity: None });
         }
         for name in [WAITING, ENDS] {
             let text = read_complete(&notes, name).await?;
             if !text.is_empty() {
-                outputs.files.push(Written {
+                outputs.files.push(WrittenFile {
                     name: name.to_owned(),
                     size_bytes: Some(text.len() as u64),
                     identity: None,
@@ -423,7 +423,7 @@ impl Scheduler for KubernetesJobs {
         notes.open(&stream(&notes, file).await?).await
     }
 
-    async fn ending(
+    async fn read_tail(
         &self,
         _: &Cluster,
         name: &str,

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, sync::Arc};
 
-use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
+use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, LeaseRequest, ListedCluster};
 use model::{Class, Deleted, Failure, Node, PROCESSES};
 use service::{Clock, PortError};
 use supervisor::{ClusterRequest, ClusterState};
@@ -59,7 +59,7 @@ fn has_nccl_tests(folder: &Path) -> bool {
 
 #[async_trait::async_trait]
 impl ClusterProvider for LocalClusters {
-    async fn create(&self, order: &Order) -> Result<String, PortError> {
+    async fn create(&self, order: &LeaseRequest) -> Result<String, PortError> {
         if order.system.kind() != PROCESSES {
             let why = format!("a cluster of {} cannot run as local processes", order.system.kind());
             return Err(PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why)));

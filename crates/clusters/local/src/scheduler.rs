@@ -124,13 +124,13 @@ impl Scheduler for LocalJobs {
         output_folder::output(jobs(cluster)?.output_folder(name), file).await
     }
 
-    async fn ending(
+    async fn read_tail(
         &self,
         cluster: &Cluster,
         name: &str,
         file: &str,
         bytes: u64,
     ) -> Result<Option<FileTail>, PortError> {
-        output_folder::ending(jobs(cluster)?.output_folder(name), file, bytes).await.map(Some)
+        output_folder::read_tail(jobs(cluster)?.output_folder(name), file, bytes).await.map(Some)
     }
 }

@@ -110,7 +110,7 @@ impl Scheduler for LogJobs {
         output_folder::output(logs.folder.into(), file).await
     }
 
-    async fn ending(
+    async fn read_tail(
         &self,
         cluster: &Cluster,
         _: &str,
@@ -118,7 +118,7 @@ impl Scheduler for LogJobs {
         bytes: u64,
     ) -> Result<Option<FileTail>, PortError> {
         let logs = LogSettings::of(cluster)?;
-        output_folder::ending(logs.folder.into(), file, bytes).await.map(Some)
+        output_folder::read_tail(logs.folder.into(), file, bytes).await.map(Some)
     }
 
     fn part(&self, cluster: &Cluster, _: &[&str]) -> Result<Cluster, PortError> {

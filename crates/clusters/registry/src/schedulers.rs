@@ -63,14 +63,14 @@ impl Scheduler for Schedulers {
         self.of(cluster)?.release(cluster, name).await
     }
 
-    async fn ending(
+    async fn read_tail(
         &self,
         cluster: &Cluster,
         name: &str,
         file: &str,
         bytes: u64,
     ) -> Result<Option<FileTail>, PortError> {
-        self.of(cluster)?.ending(cluster, name, file, bytes).await
+        self.of(cluster)?.read_tail(cluster, name, file, bytes).await
     }
 
     async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {

@@ -74,7 +74,7 @@ impl Commands {
             let argv = ["scontrol", "--oneliner", "show", "job", number].map(str::to_owned);
             let shown = self.run(argv.into()).await?;
             match shown.good {
-                true => rows.extend(SlurmJobRow::shown(&shown.stdout)),
+                true => rows.extend(SlurmJobRow::from_scontrol(&shown.stdout)),
                 // The job was purged between the two requests.
                 false if shown.stderr.contains("Invalid job id") => {}
                 false => return Err(PortError::Transient(shown.stderr)),
@@ -89,7 +89,7 @@ impl Commands {
     /// Returns an error if the accounting request fails.
     pub async fn accounting_rows(&self, name: &str) -> Result<Vec<SlurmJobRow>, PortError> {
         let (user, name) = (format!("--user={}", user()), format!("--name={name}"));
-        let format = format!("--format={}", SlurmJobRow::ACCOUNTED);
+        let format = format!("--format={}", SlurmJobRow::ACCOUNTING_COLUMNS);
         let argv = [
             "sacct",
             "--allocations",
@@ -129,7 +129,7 @@ impl Commands {
             return Ok(()); // the started job finds the claim and exits
         }
         let shown = self.run_checked(&["scontrol", "--oneliner", "show", "job", &number]).await?;
-        match SlurmJobRow::shown(&shown).is_some_and(|row| row.kind() == SlurmStateKind::Waiting) {
+        match SlurmJobRow::from_scontrol(&shown).is_some_and(|row| row.kind() == SlurmStateKind::Waiting) {
             true => self.run_checked(&["scancel", "--quiet", &number]).await.map(drop),
             false => Ok(()),
         }
@@ -245,7 +245,7 @@ impl Commands {
         let answer = self.run(argv).await?;
         match answer.good {
             true => Ok(()),
-            false if passes(&answer.stderr) => Err(PortError::Transient(answer.stderr)),
+            false if is_transient(&answer.stderr) => Err(PortError::Transient(answer.stderr)),
             false => Err(PortError::Permanent(Failure::new(Class::Input, code, answer.stderr))),
         }
     }
@@ -264,7 +264,7 @@ fn user() -> u32 {
 /// Meaning of a failed submission. After a connection error the outcome is unknown; an error message of the controller about
 /// the job is final.
 fn refusal(complaint: &str) -> PortError {
-    if passes(complaint) || !complaint.contains("sbatch: ") {
+    if is_transient(complaint) || !complaint.contains("sbatch: ") {
         return PortError::Transient(complaint.to_owned());
     }
     let last = complaint.lines().rev().find(|line| line.contains("error: ")).unwrap_or(complaint);
@@ -274,8 +274,8 @@ fn refusal(complaint: &str) -> PortError {
 }
 
 /// Whether the error is transient.
-fn passes(complaint: &str) -> bool {
-    const PASSING: [&str; 16] = [
+fn is_transient(complaint: &str) -> bool {
+    const TRANSIENT_MESSAGES: [&str; 16] = [
         "timed out",
         "Unable to contact",
         "Connection",
@@ -293,7 +293,7 @@ fn passes(complaint: &str) -> bool {
         "ended with signal",
         "database",
     ];
-    PASSING.iter().any(|word| complaint.contains(word))
+    TRANSIENT_MESSAGES.iter().any(|word| complaint.contains(word))
 }
 
 #[cfg(test)]

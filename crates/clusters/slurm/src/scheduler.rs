@@ -300,14 +300,14 @@ impl Scheduler for SlurmJobs {
         output_folder::output(folder_of_output(cluster, name)?, file).await
     }
 
-    async fn ending(
+    async fn read_tail(
         &self,
         cluster: &Cluster,
         name: &str,
         file: &str,
         bytes: u64,
     ) -> Result<Option<FileTail>, PortError> {
-        output_folder::ending(folder_of_output(cluster, name)?, file, bytes).await.map(Some)
+        output_folder::read_tail(folder_of_output(cluster, name)?, file, bytes).await.map(Some)
     }
 
     async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {

@@ -78,7 +78,7 @@ pub struct SlurmJobRow {
 
 impl SlurmJobRow {
     /// Parses one record of `scontrol --oneliner show job`.
-    pub fn shown(text: &str) -> Option<Self> {
+    pub fn from_scontrol(text: &str) -> Option<Self> {
         let field = |name| field(text, name);
         let nodes = match field("FailedNode") {
             "" => field("NodeList"),
@@ -97,7 +97,7 @@ impl SlurmJobRow {
     }
 
     /// Columns for `sacct --format`; the free text is last.
-    pub const ACCOUNTED: &'static str = "JobIDRaw,State,ExitCode,Start,End,NodeList,Reason";
+    pub const ACCOUNTING_COLUMNS: &'static str = "JobIDRaw,State,ExitCode,Start,End,NodeList,Reason";
 
     /// Parses one line of `sacct --parsable2 --noheader` with these columns.
     pub fn from_accounting(line: &str) -> Option<Self> {
@@ -363,7 +363,7 @@ fn launch_failed(row: &SlurmJobRow) -> bool {
 
 /// Whether waiting cannot resolve this reason.
 fn is_permanent_reason(reason: &str) -> bool {
-    const NEVER: [&str; 9] = [
+    const PERMANENT: [&str; 9] = [
         "PartitionNodeLimit",
         "PartitionTimeLimit",
         "BadConstraints",
@@ -376,7 +376,7 @@ fn is_permanent_reason(reason: &str) -> bool {
     ];
     let limit_of_one_job = ["Assoc", "QOS"].iter().any(|by| reason.starts_with(by))
         && (reason.contains("PerJob") || reason.contains("WallDuration"));
-    NEVER.contains(&reason) || limit_of_one_job
+    PERMANENT.contains(&reason) || limit_of_one_job
 }
 
 fn is_recent(row: &SlurmJobRow, now: Timestamp) -> bool {

@@ -88,9 +88,9 @@ impl Upload<'_> {
         let (start, end, sum) = (self.kept, self.kept + piece.len() as u64, last.then_some(self.sum));
         let rest = self.inner.json_api().await?;
         let mut tries = Tries::of_stream(&self.inner.timeouts);
-        let mut asking = false;
+        let mut querying = false;
         loop {
-            let progress = if asking {
+            let progress = if querying {
                 tries.one(rest.query_upload(&self.url)).await
             } else {
                 let left = piece.slice((self.kept - start) as usize..);
@@ -114,19 +114,19 @@ impl Upload<'_> {
                 Ok(UploadProgress::Kept(kept)) => {
                     if kept > self.kept {
                         tries.restart_timeout();
-                    } else if !asking {
+                    } else if !querying {
                         tries
                             .wait_before_retry(RequestError::unanswered("no byte of a chunk was stored"))
                             .await?;
                     }
-                    (self.kept, asking) = (kept, false);
+                    (self.kept, querying) = (kept, false);
                     if kept == end && !last {
                         return Ok(None);
                     }
                 }
                 Err(error) => {
                     tries.wait_before_retry(error).await?;
-                    asking = true;
+                    querying = true;
                 }
             }
         }

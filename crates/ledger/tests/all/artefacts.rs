@@ -152,8 +152,8 @@ async fn manifests_of_the_first_format_are_read_and_later_ones_refused() {
 #[tokio::test]
 async fn changed_content_can_be_stored_under_another_name() {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
-    let first = artefacts.offer(&logs_id(), "log", body("one")).await.unwrap().unwrap();
-    assert_eq!(artefacts.offer(&logs_id(), "log", body("one")).await.unwrap(), Some(first));
-    assert_eq!(artefacts.offer(&logs_id(), "log", body("one, two")).await.unwrap(), None);
-    assert!(artefacts.offer(&logs_id(), "log~2", body("one, two")).await.unwrap().is_some());
+    let first = artefacts.try_put(&logs_id(), "log", body("one")).await.unwrap().unwrap();
+    assert_eq!(artefacts.try_put(&logs_id(), "log", body("one")).await.unwrap(), Some(first));
+    assert_eq!(artefacts.try_put(&logs_id(), "log", body("one, two")).await.unwrap(), None);
+    assert!(artefacts.try_put(&logs_id(), "log~2", body("one, two")).await.unwrap().is_some());
 }

@@ -333,10 +333,13 @@ fn facts_of_unknown_checks_are_refused() {
     let mut ledger = ready(with_checks(&["", ""]));
     assert_eq!(
         ledger.feed_at(Attempt::first_of(CheckIndex(7)), job_done()),
-        Some(lifecycle::Ignored::NotAsked)
+        Some(lifecycle::Ignored::NotRequired)
     );
     let elsewhere = Attempt::first_of(B);
-    assert_eq!(ledger.feed_at(elsewhere, Fact::ClusterReady(cluster())), Some(lifecycle::Ignored::NotAsked));
+    assert_eq!(
+        ledger.feed_at(elsewhere, Fact::ClusterReady(cluster())),
+        Some(lifecycle::Ignored::NotRequired)
+    );
 }
 
 #[test]

@@ -255,7 +255,7 @@ fn any_other_verdict_releases_the_cluster_immediately() {
         ledger.until("dev.burnin.logs.collected.v1");
         ledger.deliver(1, verdict(other));
         assert_eq!(ledger.owes(), ["cluster.1.delete", "results.1.start"]);
-        assert_eq!(ledger.deliver(1, located()), Some(lifecycle::Ignored::NotAsked));
+        assert_eq!(ledger.deliver(1, located()), Some(lifecycle::Ignored::NotRequired));
     }
     let mut ledger = TestLedger::open(searching());
     ledger.until("dev.burnin.logs.collected.v1");

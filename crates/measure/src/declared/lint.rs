@@ -38,25 +38,25 @@ struct Lint<'a> {
 
 /// Checks a declaration and compiles it.
 pub(super) fn check(declaration: &Declaration, judged: bool) -> Result<Declared, Vec<Problem>> {
-    let mut check = Lint { declaration, problems: Vec::new() };
+    let mut lint = Lint { declaration, problems: Vec::new() };
     let rules = LineRules {
-        begin: check.one("begin", declaration.begin.as_deref()),
-        end: check.one("end", declaration.end.as_deref()),
-        context: check.many("context", &declaration.context),
-        row: check.one("row", declaration.row.as_deref()),
-        table: check.table(),
-        json: check.json(),
+        begin: lint.one("begin", declaration.begin.as_deref()),
+        end: lint.one("end", declaration.end.as_deref()),
+        context: lint.many("context", &declaration.context),
+        row: lint.one("row", declaration.row.as_deref()),
+        table: lint.table(),
+        json: lint.json(),
         name: declaration.name.clone(),
         unit: declaration.unit.clone(),
         better: declaration.better,
         scope: declaration.scope,
-        fail: check.many("fail", &declaration.fail),
-        must_see: check.many("must_see", &declaration.must_see),
-        unmeasurable: check.many("unmeasurable", &declaration.unmeasurable),
+        fail: lint.many("fail", &declaration.fail),
+        must_see: lint.many("must_see", &declaration.must_see),
+        unmeasurable: lint.many("unmeasurable", &declaration.unmeasurable),
     };
-    check.check_names(&rules, judged);
-    check.value(&rules);
-    if check.problems.is_empty() { Ok(Declared(rules.into())) } else { Err(check.problems) }
+    lint.check_names(&rules, judged);
+    lint.check_value(&rules);
+    if lint.problems.is_empty() { Ok(Declared(rules.into())) } else { Err(lint.problems) }
 }
 
 impl Lint<'_> {
@@ -195,7 +195,7 @@ impl Lint<'_> {
     }
 
     /// The value group must match whole numbers.
-    fn value(&mut self, rules: &LineRules) {
+    fn check_value(&mut self, rules: &LineRules) {
         let (Some(regex), Some(pattern)) = (&rules.row, &self.declaration.row) else { return };
         if !regex.capture_names().flatten().any(|name| name == "value") {
             return self

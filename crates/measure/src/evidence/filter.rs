@@ -45,7 +45,7 @@ pub struct EvidenceFilter<R> {
     /// Size of the next read, bytes.
     read_size: usize,
     /// Bytes of the incomplete last line.
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
     /// Whether the beginning of the incomplete last line was already written to the output.
     is_inside_line: bool,
     /// Number of removed lines whose replacement, an empty line, was not passed on yet.
@@ -77,7 +77,7 @@ impl<R: Read> EvidenceFilter<R> {
             log,
             ready: (Vec::new(), 0),
             read_size: FIRST_READ,
-            begun: Vec::new(),
+            partial_line: Vec::new(),
             is_inside_line: false,
             removed: 0,
             lines: 0,
@@ -109,22 +109,22 @@ impl<R: Read> EvidenceFilter<R> {
 
     /// Reads the next part of the log.
     fn advance(&mut self) -> io::Result<()> {
-        let begun = self.begun.len();
-        self.begun.resize(begun + self.read_size, 0);
-        let count = match self.log.read(&mut self.begun[begun..]) {
+        let begun = self.partial_line.len();
+        self.partial_line.resize(begun + self.read_size, 0);
+        let count = match self.log.read(&mut self.partial_line[begun..]) {
             Ok(count) => count,
             Err(error) => {
-                self.begun.truncate(begun);
+                self.partial_line.truncate(begun);
                 return Err(error);
             }
         };
-        self.begun.truncate(begun + count);
+        self.partial_line.truncate(begun + count);
         if count == self.read_size {
             self.read_size = LINE;
         }
         self.ready.0.clear();
         self.ready.1 = 0;
-        let mut bytes = std::mem::take(&mut self.begun);
+        let mut bytes = std::mem::take(&mut self.partial_line);
         if count == 0 {
             self.is_at_end = true;
             self.complete(&bytes);
@@ -139,7 +139,7 @@ impl<R: Read> EvidenceFilter<R> {
             self.is_inside_line = true;
             bytes.clear();
         }
-        self.begun = bytes;
+        self.partial_line = bytes;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use model::metric::Subject;
 use super::{changes::Changes, line::EvidenceLine, smi::Gpus};
 use crate::{format, read_as};
 
-/// The kernel log at one moment.
+/// The kernel log of one phase.
 #[derive(Debug)]
 pub(super) struct KernelLog<'a> {
     lines: &'a [EvidenceLine],
@@ -125,8 +125,8 @@ impl<'a> KernelLog<'a> {
         for finding in reading.findings {
             let at = usize::try_from(finding.line).unwrap_or(usize::MAX).saturating_sub(1);
             let (Some(true), Some(line)) = (is_new.get(at), self.lines.get(at)) else { continue };
-            let known = finding.subject.bus_id.as_deref().and_then(|bus| gpus.at_bus(bus));
-            let subject = known.unwrap_or(Subject { node: None, ..finding.subject });
+            let gpu = finding.subject.bus_id.as_deref().and_then(|bus| gpus.at_bus(bus));
+            let subject = gpu.unwrap_or(Subject { node: None, ..finding.subject });
             changes.add(&finding.code, finding.severity, subject, &finding.text, line.number);
         }
     }

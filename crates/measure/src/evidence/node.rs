@@ -235,7 +235,7 @@ pub(super) fn evidence(node: &str, lines: &NodeLines) -> NodeEvidence {
     }
 }
 
-/// Compares each source that could be read at both phases.
+/// Compares each source that could be read in both phases.
 fn compare(before: &Snapshot<'_>, after: &Snapshot<'_>, gpus: &Gpus, changes: &mut Changes) {
     if let (Some(before), Some(after)) = (&before.gpus, &after.gpus) {
         smi::compare(before, after, changes);

@@ -13,7 +13,7 @@ const END_OF_UNIT: u8 = 0xfe;
 
 /// Name and unit of a metric of the registry.
 pub(super) struct RecentName {
-    known: &'static MetricDefinition,
+    definition: &'static MetricDefinition,
     /// The parts of the name, each with its [`END`], and a unit other than that of the registry with its [`END_OF_UNIT`].
     parts: Box<[u8]>,
     pub(super) name: Arc<str>,
@@ -22,7 +22,12 @@ pub(super) struct RecentName {
 
 impl RecentName {
     #[inline]
-    pub(super) fn is(&self, known: &'static MetricDefinition, parts: &[&str], unit: Option<&str>) -> bool {
+    pub(super) fn is(
+        &self,
+        definition: &'static MetricDefinition,
+        parts: &[&str],
+        unit: Option<&str>,
+    ) -> bool {
         let mut rest = &*self.parts;
         let texts = parts.iter().map(|part| (*part, END)).chain(unit.map(|unit| (unit, END_OF_UNIT)));
         for (text, end) in texts {
@@ -33,7 +38,7 @@ impl RecentName {
                 _ => return false,
             }
         }
-        rest.is_empty() && std::ptr::eq(self.known, known)
+        rest.is_empty() && std::ptr::eq(self.definition, definition)
     }
 }
 
@@ -53,13 +58,13 @@ impl ReadingBuilder {
     pub(super) fn make_name(
         &mut self,
         key: u64,
-        known: &'static MetricDefinition,
+        definition: &'static MetricDefinition,
         kind: NameSource,
         parts: &[&str],
         unit: Option<&str>,
     ) -> (Arc<str>, Arc<str>) {
         // Count the memory of the registry's texts even if other texts replace them.
-        let (mut name, mut shared) = (self.name(known.name), self.name(known.unit));
+        let (mut name, mut shared) = (self.name(definition.name), self.name(definition.unit));
         let part = parts.first().copied().unwrap_or_default();
         match kind {
             NameSource::Made(make) => name = self.name(&make(part)),
@@ -70,7 +75,7 @@ impl ReadingBuilder {
             NameSource::Parts if parts.is_empty() => {}
             NameSource::Parts => {
                 let mut text = std::mem::take(&mut self.text);
-                fill(&mut text, known.name, parts);
+                fill(&mut text, definition.name, parts);
                 name = self.name(&text);
                 self.text = text;
             }
@@ -90,7 +95,7 @@ impl ReadingBuilder {
                 text.push(END_OF_UNIT);
             }
             let (name, unit) = (name.clone(), shared.clone());
-            self.recent_names.insert(key, RecentName { known, parts: text.into(), name, unit });
+            self.recent_names.insert(key, RecentName { definition, parts: text.into(), name, unit });
         }
         (name, shared)
     }

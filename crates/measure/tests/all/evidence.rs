@@ -503,11 +503,11 @@ fn a_source_that_exceeds_its_timeout_is_reported_as_missing() {
     );
     assert_eq!(node(&settings).missing, ["settings before the job: no response within 1.5 s"]);
     // The version of NCCL is a separate source: the settings are read without it.
-    let known = with_line(&load, "before", "settings", "iommu=on");
-    let nccl = node(&with_line(&known, "before", "nccl", "no response within 1.5 s"));
+    let before = with_line(&load, "before", "settings", "iommu=on");
+    let nccl = node(&with_line(&before, "before", "nccl", "no response within 1.5 s"));
     assert_eq!(nccl.missing, ["nccl before the job: no response within 1.5 s"]);
     assert_eq!(nccl.settings.get("iommu").map(String::as_str), Some("on"));
-    let nccl = node(&with_line(&known, "before", "nccl", "nccl=2.28.9"));
+    let nccl = node(&with_line(&before, "before", "nccl", "nccl=2.28.9"));
     assert_eq!(nccl.settings.get("nccl").map(String::as_str), Some("2.28.9"));
     // If the ports after the job are unknown, a port from before the job is not reported as down.
     let port = "/sys/class/infiniband/mlx5_3/ports/1";

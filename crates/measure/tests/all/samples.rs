@@ -33,13 +33,13 @@ fn metrics_and_findings_are_in_the_registry() {
     for sample in samples() {
         let reading = read(sample.format, &sample.text);
         for metric in &reading.metrics {
-            let known = sample.format.metrics.iter().any(|known| {
+            let is_documented = sample.format.metrics.iter().any(|known| {
                 known.describes(&metric.name)
                     && (known.unit == "printed"
                         || (known.unit, known.better, known.scope)
                             == (&metric.unit, metric.better, metric.scope))
             });
-            assert!(known, "{}: {metric:?}", sample.name);
+            assert!(is_documented, "{}: {metric:?}", sample.name);
             assert_eq!(
                 metric.value.is_none(),
                 metric.unmeasurable.is_some(),
@@ -51,11 +51,11 @@ fn metrics_and_findings_are_in_the_registry() {
             assert!((1..=lines).contains(&metric.line), "{}: {}", sample.name, metric.name);
         }
         for finding in &reading.findings {
-            let known = sample.format.findings.iter().any(|(code, _)| {
+            let is_documented = sample.format.findings.iter().any(|(code, _)| {
                 let prefix = code.split('<').next().unwrap();
                 *code == finding.code || prefix != *code && finding.code.starts_with(prefix)
             });
-            assert!(known, "{}: {}", sample.name, finding.code);
+            assert!(is_documented, "{}: {}", sample.name, finding.code);
         }
     }
 }

@@ -59,8 +59,8 @@ impl HandoverDevices {
                 }
                 for device in reading.tables.iter().flat_map(|table| &table.devices) {
                     let known = device.bus_id.as_deref().and_then(|bus| all.at_bus(&device.host, bus));
-                    let place = known.unwrap_or_else(|| (device.host.clone(), device.device));
-                    let one = all.0.entry(place).or_default();
+                    let id = known.unwrap_or_else(|| (device.host.clone(), device.device));
+                    let one = all.0.entry(id).or_default();
                     one.name.extend(device.name.clone());
                     if !one.bus.iter().any(|bus| is_same_bus(bus, device.bus_id.as_deref())) {
                         one.bus.extend(device.bus_id.clone());
@@ -97,7 +97,7 @@ impl HandoverDevices {
     fn at_bus(&self, node: &str, bus: &str) -> Option<GpuId> {
         let of_node = self.0.range((node.to_owned(), None)..).take_while(|((of, _), _)| of == node);
         let mut found = of_node.filter(|(_, device)| device.bus.iter().any(|it| is_same_bus(it, Some(bus))));
-        found.next().map(|(place, _)| place.clone())
+        found.next().map(|(id, _)| id.clone())
     }
 
     /// Devices that no check measured.

@@ -154,7 +154,7 @@ impl<'a> PageData<'a> {
         let (about, requested) = subtitle(input);
         let headline = findings::headline(input);
         let reasons = findings::merged(findings::reasons(input));
-        let judgement = input.full_judgement();
+        let judgement = input.reported_judgement();
         let (diagnoses, more_diagnoses) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
         let (suspects, more_suspects) = evidence::suspects(judgement, SUSPECTS);
         let (tables, more_tables) = figures(input);
@@ -170,7 +170,7 @@ impl<'a> PageData<'a> {
             suspects.into_iter().map(|(name, surely)| (name, format!("{:.0} %", 100.0 * surely))).collect();
         let without_table = input.logs.iter().filter(|log| log.reading.format.is_none());
         let nothing = without_table.filter_map(|log| {
-            let nothing = measured::missing_measurements(log.reading)?;
+            let nothing = measured::text_without_table(log.reading)?;
             Some(if several { format!("{}: {nothing}", log.name) } else { nothing })
         });
         Self {
@@ -280,7 +280,7 @@ fn bars(run: &ReportedRun<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
     let state = run.state;
     let whole = state.recorded_at.since(state.requested_at).0.as_secs_f64().max(1e-3);
     let percent = |at: model::Timestamp| at.since(state.requested_at).0.as_secs_f64() / whole * 100.0;
-    let given = findings::requested_image(state).map(|outcome| Bar {
+    let prebuilt = findings::prebuilt_image(state).map(|outcome| Bar {
         name: "image".to_owned(),
         tone: Tone::Good,
         mark: Tone::Good.mark(),
@@ -306,7 +306,7 @@ fn bars(run: &ReportedRun<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
             wide: format!("{:.2}", to - from),
         }
     });
-    given.into_iter().chain(bars).collect()
+    prebuilt.into_iter().chain(bars).collect()
 }
 
 fn timeline_row(record: &model::Record) -> TimelineRow {

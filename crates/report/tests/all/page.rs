@@ -67,7 +67,7 @@ fn external_text_is_escaped_on_the_page() {
     reading.tables[0].nccl_version = Some(hostile.into());
     reading.first_error = Some(hostile.into());
     let mut run = whole(workflow, reading);
-    for place in [&mut run.places.ledger, &mut run.places.artefacts, &mut run.places.warehouse] {
+    for place in [&mut run.locations.ledger, &mut run.locations.artefacts, &mut run.locations.warehouse] {
         *place = format!("javascript:{hostile}");
     }
     let failure = Failure::new(Class::Workload, hostile, hostile);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use crate::support::{ask, cancel, ledger, run};
 use ledger::{FolderStore, MemoryStore, Store};
-use run_index::{Pace, RunFilter, RunIndex};
+use run_index::{RefreshIntervals, RunFilter, RunIndex};
 use service::SystemClock;
 
 const RUNS: usize = 10_000;
@@ -28,8 +28,14 @@ async fn lists_of_ten_thousand_closed_runs_are_timed() {
         }
     }
     let store: Arc<dyn Store> = Arc::new(FolderStore::open(folder.path()).unwrap());
-    let run_index =
-        || RunIndex::new(ledger(Arc::clone(&store)), Arc::clone(&store), Arc::new(SystemClock), Pace::LOCAL);
+    let run_index = || {
+        RunIndex::new(
+            ledger(Arc::clone(&store)),
+            Arc::clone(&store),
+            Arc::new(SystemClock),
+            RefreshIntervals::LOCAL,
+        )
+    };
     let wanted = RunFilter::default();
     for what in ["first fold of all runs", "cold start", "second cold start"] {
         let run_index = run_index();
@@ -38,7 +44,7 @@ async fn lists_of_ten_thousand_closed_runs_are_timed() {
         println!("{what}, {RUNS} runs with {files} records: {:?}", started.elapsed());
         let mut warm: Vec<_> = Vec::new();
         for _ in 0..30 {
-            tokio::time::sleep(Pace::LOCAL.max_age.0).await;
+            tokio::time::sleep(RefreshIntervals::LOCAL.max_age.0).await;
             let started = Instant::now();
             run_index.page(&wanted).await.unwrap();
             warm.push(started.elapsed());

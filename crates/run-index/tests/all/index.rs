@@ -115,10 +115,10 @@ async fn a_closed_run_is_folded_only_once() {
     let second = bed.run_index();
     assert_eq!(second.page(&wanted).await.unwrap(), page);
     let (reads, lists) = bed.counting.asked();
-    let (segments, unkept) = (990 / 128, 990 % 128);
+    let (segments, unsegmented) = (990 / 128, 990 % 128);
     assert_eq!(
         reads,
-        segments + unkept * 4 + 11 * 2,
+        segments + unsegmented * 4 + 11 * 2,
         "each closed run has three records and an end, each open run one record and an end"
     );
     assert_eq!(lists, 3);

@@ -24,7 +24,7 @@ pub struct DeadlineBody {
     body: Incoming,
     limit: Duration,
     /// Deadline; set when the body is first read.
-    ends: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Pin<Box<Sleep>>>,
     late: DeadlineFlag,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for BodyTimeout {
 impl DeadlineBody {
     pub fn new(body: Incoming, limit: Duration) -> (Self, DeadlineFlag) {
         let late = DeadlineFlag::default();
-        (Self { body, limit, ends: None, late: late.clone() }, late)
+        (Self { body, limit, deadline: None, late: late.clone() }, late)
     }
 }
 
@@ -69,7 +69,7 @@ impl http_body::Body for DeadlineBody {
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         let limit = self.limit;
-        let ends = self.ends.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let ends = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         match ends.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => {

@@ -265,7 +265,7 @@ struct TestAuthenticator;
 
 #[async_trait::async_trait]
 impl Authenticator for TestAuthenticator {
-    async fn admit(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
+    async fn authenticate(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
         let authorization = headers.get("authorization").map(|value| value.to_str().unwrap());
         let subscription = Some("projects/p/subscriptions/s".to_owned());
         match authorization {

@@ -12,10 +12,10 @@ const VANISHED: &str = "I7 no event is lost";
 const EARLY: &str = "I8 an event is recorded before it is acknowledged";
 
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    for (place, happening) in evidence.indexed_history() {
-        match happening {
+    for (index, event) in evidence.indexed_history() {
+        match event {
             ExternalEvent::Acked { by: by @ SimService::Conductor(_), event } => {
-                if let Some(why) = missing(evidence, place, event) {
+                if let Some(why) = missing(evidence, index, event) {
                     let ever = missing(evidence, usize::MAX, event).is_some();
                     let invariant = if ever { VANISHED } else { EARLY };
                     let what = format!("{by} acknowledged {} {}: {why}", event.ty(), event.id());
@@ -39,17 +39,17 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
 }
 
 /// Reason why a fact is missing in the ledger at a position of the history; `None` if it is recorded.
-fn missing(evidence: &RunFiles, place: usize, event: &Event) -> Option<String> {
+fn missing(evidence: &RunFiles, index: usize, event: &Event) -> Option<String> {
     let Ok(message) = Message::from_event(event) else { return Some("it is unreadable".to_owned()) };
     let Content::Fact(fact) = &message.content else { return Some("it is not a fact".to_owned()) };
     let known = evidence.runs.get(&message.run);
-    let Some((run, state)) = known.and_then(|run| Some((run, run.state_at(place)?))) else {
+    let Some((run, state)) = known.and_then(|run| Some((run, run.state_at(index)?))) else {
         return Some("its run has no ledger".to_owned());
     };
-    let recorded = run.records[..run.known_at(place)].iter().any(
+    let recorded = run.records[..run.known_at(index)].iter().any(
         |(_, record)| matches!(&record.entry, RecordEntry::Accepted { event, .. } if *event == message.key),
     );
-    if recorded || may_stay_unrecorded(run, state, &message, fact, place) {
+    if recorded || may_stay_unrecorded(run, state, &message, fact, index) {
         return None;
     }
     Some(format!("it is not in the ledger of {}", message.run))
@@ -61,13 +61,13 @@ fn may_stay_unrecorded(
     state: &RunState,
     message: &Message,
     fact: &Fact,
-    place: usize,
+    index: usize,
 ) -> bool {
     let attempt = message.attempt;
     let earlier = |is: fn(&Fact) -> bool| {
         run.facts().any(|(at, record, known)| {
             let same = matches!(&record.entry, RecordEntry::Accepted { attempt: a, .. } if *a == attempt);
-            at < place && same && known.stage() == fact.stage() && is(known)
+            at < index && same && known.stage() == fact.stage() && is(known)
         })
     };
     match fact {

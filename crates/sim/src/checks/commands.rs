@@ -17,8 +17,8 @@ const NO_SECRET: &str = "I9 no secret is stored";
 
 pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut owed: BTreeMap<&RunId, PendingCommands> = BTreeMap::new();
-    for (place, happening) in evidence.indexed_history() {
-        let ExternalEvent::Published { by: by @ SimService::Conductor(_), event } = happening else {
+    for (index, event) in evidence.indexed_history() {
+        let ExternalEvent::Published { by: by @ SimService::Conductor(_), event } = event else {
             continue;
         };
         let Ok(Message { run, content: Content::Command(command), .. }) = Message::from_event(event) else {
@@ -29,7 +29,7 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
             continue;
         };
         let commands = owed.entry(id).or_insert_with(|| pending(&known.states));
-        let records = known.known_at(place);
+        let records = known.known_at(index);
         let is_owed = commands.get(&command.id).is_some_and(|commands| {
             commands.iter().any(|(since, pending)| *since <= records && *pending == *command)
         });
@@ -52,7 +52,7 @@ fn pending(states: &[lifecycle::RunState]) -> PendingCommands {
         let owed = ever.into_iter().flat_map(|now| lifecycle::owed(state, now));
         for command in owed
             .map(|obligation| obligation.command)
-            .chain(lifecycle::checkup(state))
+            .chain(lifecycle::current_poll(state))
             .chain(lifecycle::last_loads(state))
         {
             let known = commands.entry(command.id.clone()).or_default();

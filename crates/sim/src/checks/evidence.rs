@@ -31,12 +31,12 @@ pub struct CheckedRun {
 
 impl CheckedRun {
     /// Number of records at a position of the history.
-    pub fn known_at(&self, place: usize) -> usize {
-        self.records.partition_point(|(at, _)| *at < place)
+    pub fn known_at(&self, index: usize) -> usize {
+        self.records.partition_point(|(at, _)| *at < index)
     }
 
-    pub fn state_at(&self, place: usize) -> Option<&RunState> {
-        self.states.get(self.known_at(place).checked_sub(1)?)
+    pub fn state_at(&self, index: usize) -> Option<&RunState> {
+        self.states.get(self.known_at(index).checked_sub(1)?)
     }
 
     /// The accepted facts, each with its position in the history.
@@ -70,8 +70,8 @@ impl RunFiles {
             objects.insert(name, body);
         }
         let mut runs: BTreeMap<RunId, CheckedRun> = BTreeMap::new();
-        for (place, (_, happening)) in history.iter().enumerate() {
-            let ExternalEvent::Stored { name } = happening else { continue };
+        for (place, (_, event)) in history.iter().enumerate() {
+            let ExternalEvent::Stored { name } = event else { continue };
             let Some((run, _)) = name.strip_prefix("ledger/").and_then(|rest| rest.split_once('/')) else {
                 continue;
             };
@@ -119,17 +119,17 @@ impl RunFiles {
                 records: known.map_or(0, |known| known.records.len()),
             }
         };
-        self.scenario.asked.iter().map(|requested| ending(&requested.run)).collect()
+        self.scenario.requested_runs.iter().map(|requested| ending(&requested.run)).collect()
     }
 
     /// All events with their position.
     pub fn indexed_history(&self) -> impl Iterator<Item = (usize, &ExternalEvent)> {
-        self.history.iter().enumerate().map(|(place, (_, happening))| (place, happening))
+        self.history.iter().enumerate().map(|(index, (_, event))| (index, event))
     }
 
     /// Whether a false message about the run was published.
     pub fn has_false_fact(&self, run: &RunId) -> bool {
-        let lied = |happening: &ExternalEvent| matches!(happening, ExternalEvent::Contradicted { run: about, .. } if about == run);
-        self.history.iter().any(|(_, happening)| lied(happening))
+        let lied = |event: &ExternalEvent| matches!(event, ExternalEvent::Contradicted { run: about, .. } if about == run);
+        self.history.iter().any(|(_, event)| lied(event))
     }
 }

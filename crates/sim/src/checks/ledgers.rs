@@ -14,14 +14,14 @@ const TERMINAL: &str = "I6 an end never changes";
 const CLOSES: &str = "every run closes";
 const RETRIES: &str = "only infrastructure is retried";
 const TIMEOUTS: &str = "a limit ends a stage only after a poll";
-const TOLD: &str = "the end is published";
+const END_PUBLISHED: &str = "the end is published";
 const BUDGET: &str = "a run with a spent budget starts nothing";
 const SOAK: &str = "a passed soak ran for its duration";
 const HEALTHY: &str = "a run without faults passes";
 const REPLAY: &str = "replay changes nothing";
 
 pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
-    for requested in &evidence.scenario.asked {
+    for requested in &evidence.scenario.requested_runs {
         let Some(run) = evidence.runs.get(&requested.run) else {
             found.push(Violation::new(CLOSES, format!("{} has no ledger", requested.run)));
             continue;
@@ -136,8 +136,8 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
     }
     let Some((closed_at, conclusion)) = closings.first() else { return };
     let mut published = 0;
-    for (place, happening) in evidence.indexed_history() {
-        let ExternalEvent::Published { event, .. } = happening else { continue };
+    for (index, event) in evidence.indexed_history() {
+        let ExternalEvent::Published { event, .. } = event else { continue };
         if event.ty() != "dev.burnin.run.closed.v1" {
             continue;
         }
@@ -150,15 +150,15 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
             continue;
         }
         published += 1;
-        if place < *closed_at {
-            wrong(TOLD, "the end is published before it is recorded".to_owned());
+        if index < *closed_at {
+            wrong(END_PUBLISHED, "the end is published before it is recorded".to_owned());
         }
         if closed.conclusion != **conclusion {
             wrong(TERMINAL, format!("{:?} is published, {conclusion:?} is recorded", closed.conclusion));
         }
     }
     if published == 0 {
-        wrong(TOLD, "the end was not published".to_owned());
+        wrong(END_PUBLISHED, "the end was not published".to_owned());
     }
 }
 
@@ -226,7 +226,7 @@ fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
     {
         return;
     }
-    for (requested, ending) in evidence.scenario.asked.iter().zip(evidence.endings()) {
+    for (requested, ending) in evidence.scenario.requested_runs.iter().zip(evidence.endings()) {
         // A budget may end a run without faults, too.
         if requested.workflow.cost.is_some() && ending.conclusion == "failed" {
             continue;
@@ -251,10 +251,9 @@ fn is_cluster_fact(evidence: &RunFiles, record: &str) -> bool {
 }
 
 fn replay(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    let after =
-        evidence.indexed_history().skip_while(|(_, happening)| !matches!(happening, ExternalEvent::Replayed));
-    for (_, happening) in after {
-        let effect = match happening {
+    let after = evidence.indexed_history().skip_while(|(_, event)| !matches!(event, ExternalEvent::Replayed));
+    for (_, event) in after {
+        let effect = match event {
             ExternalEvent::Stored { name } => name.starts_with("ledger/") && !is_cluster_fact(evidence, name),
             // The replay may also load a row with the hours of a cluster whose fact was recorded late.
             ExternalEvent::Loaded { load, .. } => !load.contains(".used."),
@@ -264,7 +263,7 @@ fn replay(evidence: &RunFiles, found: &mut Vec<Violation>) {
             _ => false,
         };
         if effect {
-            found.push(Violation::new(REPLAY, happening.to_string()));
+            found.push(Violation::new(REPLAY, event.to_string()));
         }
     }
 }

@@ -59,8 +59,8 @@ fn has_yielded(state: &RunState) -> bool {
 fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
     // The run of each cluster, and whether the cluster appeared after its confirmed deletion.
     let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
-    for (place, happening) in evidence.indexed_history() {
-        match happening {
+    for (index, event) in evidence.indexed_history() {
+        match event {
             ExternalEvent::ClusterBegan { name, run, expires_at, late } => {
                 alive.insert(name, (run, *late));
                 let others = alive.values().filter(|(other, late)| *other == run && !late).count();
@@ -71,10 +71,10 @@ fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
                     ));
                 }
                 let known = alive.values().filter(|(_, late)| !late).count();
-                if known > evidence.scenario.asked.len() {
+                if known > evidence.scenario.requested_runs.len() {
                     found.push(Violation::new(CAP, format!("{known} clusters when {name} started")));
                 }
-                expiry(evidence, place, name, run, *expires_at, found);
+                expiry(evidence, index, name, run, *expires_at, found);
             }
             ExternalEvent::ClusterEnded { name, .. } => {
                 alive.remove(name.as_str());
@@ -87,14 +87,14 @@ fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
 /// A cluster must end at the end of its lease without a request, even if no process is running.
 fn expiry(
     evidence: &RunFiles,
-    place: usize,
+    index: usize,
     name: &str,
     run: &RunId,
     expires_at: model::Timestamp,
     found: &mut Vec<Violation>,
 ) {
     let attempt = name.rsplit('-').next().and_then(|number| number.parse().ok()).map(Attempt::new);
-    let state = evidence.runs.get(run).and_then(|run| run.state_at(place));
+    let state = evidence.runs.get(run).and_then(|run| run.state_at(index));
     let lease = state.and_then(|state| state.leases.get(&attempt?));
     if lease.is_none_or(|lease| lease.expires_at != expires_at) {
         let what =
@@ -106,9 +106,9 @@ fn expiry(
 fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut running: BTreeMap<&str, &str> = BTreeMap::new();
     let mut stopped: BTreeSet<&str> = BTreeSet::new();
-    for (place, happening) in evidence.indexed_history() {
-        match happening {
-            ExternalEvent::StopAsked { name } => {
+    for (index, event) in evidence.indexed_history() {
+        match event {
+            ExternalEvent::StopRequested { name } => {
                 stopped.insert(name);
             }
             ExternalEvent::JobBegan { name } => {
@@ -116,12 +116,12 @@ fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
                     found.push(Violation::new(STOPPED, format!("{name} starts after it was stopped")));
                 }
                 let run = run_of(name);
-                let state = id(run).and_then(|run| evidence.runs.get(&run)?.state_at(place));
+                let state = id(run).and_then(|run| evidence.runs.get(&run)?.state_at(index));
                 if state.is_some_and(has_yielded) {
                     found.push(Violation::new(YIELDED, format!("{name} starts")));
                 }
                 if is_pair(name) {
-                    pair(evidence, place, name, &running, found);
+                    pair(evidence, index, name, &running, found);
                     running.insert(name, run);
                     continue;
                 }
@@ -172,7 +172,7 @@ fn needs(state: &RunState, check: CheckIndex, name: &str, found: &mut Vec<Violat
 /// A pair may run only during its search, and must not share a node with another.
 fn pair(
     evidence: &RunFiles,
-    place: usize,
+    index: usize,
     name: &str,
     running: &BTreeMap<&str, &str>,
     found: &mut Vec<Violation>,
@@ -185,7 +185,7 @@ fn pair(
     }
     let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
     if !known.is_some_and(|known| {
-        known.state_at(place).is_some_and(|state| {
+        known.state_at(index).is_some_and(|state| {
             state.checks().map(|check| Stage::Locate.of(check)).any(|search| {
                 let running = state.stage(search).is_some_and(|stage| !stage.stopped);
                 state.requires(search) && running
@@ -243,8 +243,8 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
             known.records.iter().find(|(_, record)| matches!(record.entry, RecordEntry::Closed { .. }));
         closings.extend(closed.map(|(place, _)| (*place, run)));
     }
-    for (place, happening) in evidence.indexed_history() {
-        match happening {
+    for (index, event) in evidence.indexed_history() {
+        match event {
             ExternalEvent::ClusterBegan { name, run, late: false, .. } => {
                 alive.insert(name, run.clone());
             }
@@ -253,7 +253,7 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
                 if evidence
                     .runs
                     .get(&run)
-                    .and_then(|known| known.state_at(place))
+                    .and_then(|known| known.state_at(index))
                     .is_none_or(|s| s.closed.is_some())
                     && !evidence.has_false_fact(&run)
                 {
@@ -268,7 +268,7 @@ fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
             }
             _ => {}
         }
-        if let Some(run) = closings.get(&place) {
+        if let Some(run) = closings.get(&index) {
             // A build that is reported as failed has ended; a cluster is deleted only when the provider confirms the deletion.
             let believed = |name: &str| evidence.has_false_fact(run) && !name.contains("-cluster-");
             for (name, _) in alive.iter().filter(|(name, other)| other == run && !believed(name)) {
@@ -310,22 +310,22 @@ fn clusters_beyond_lease(evidence: &RunFiles, found: &mut Vec<Violation>) {
 /// A deletion requires a recorded reason, or the end of the lease.
 fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut expiries: BTreeMap<&str, i64> = BTreeMap::new();
-    for (place, happening) in evidence.indexed_history() {
-        if let ExternalEvent::ClusterBegan { name, expires_at, .. } = happening {
+    for (index, event) in evidence.indexed_history() {
+        if let ExternalEvent::ClusterBegan { name, expires_at, .. } = event {
             expiries.insert(name, expires_at.as_millis());
         }
-        let ExternalEvent::DeleteAsked { name } = happening else { continue };
-        if expiries.get(name.as_str()).is_some_and(|expiry| evidence.history[place].0 >= expiry + 120_000) {
+        let ExternalEvent::DeleteRequested { name } = event else { continue };
+        if expiries.get(name.as_str()).is_some_and(|expiry| evidence.history[index].0 >= expiry + 120_000) {
             continue;
         }
         let run = id(run_of(name));
         let known = run.as_ref().and_then(|run| evidence.runs.get(run));
         // Whether the logs of all checks that were not skipped are collected.
-        let collected = known.and_then(|known| known.state_at(place)).is_some_and(|state| {
+        let collected = known.and_then(|known| known.state_at(index)).is_some_and(|state| {
             state.checks().all(|check| state.logs_of(check).is_some() || state.skipped(check))
         });
         let reason = known.is_some_and(|known| {
-            known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
+            known.records.iter().take_while(|(at, _)| *at < index).any(|(_, record)| match &record.entry {
                 RecordEntry::Accepted { fact, .. } => {
                     let searches = known.states[0].workflow.locate.is_some();
                     let through = match &**fact {
@@ -355,11 +355,11 @@ fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
 
 /// Stopping a job also requires a recorded reason.
 fn stops(evidence: &RunFiles, found: &mut Vec<Violation>) {
-    for (place, happening) in evidence.indexed_history() {
-        let ExternalEvent::JobEnded { name, how } = happening else { continue };
+    for (index, event) in evidence.indexed_history() {
+        let ExternalEvent::JobEnded { name, how } = event else { continue };
         let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
         let reason = known.is_some_and(|known| {
-            known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
+            known.records.iter().take_while(|(at, _)| *at < index).any(|(_, record)| match &record.entry {
                 RecordEntry::Accepted { fact, .. } => {
                     fact.failure().is_some() || matches!(**fact, Fact::CancelRequested(_))
                 }
@@ -384,7 +384,7 @@ fn remaining_resources(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let clusters = clouds
         .clusters
         .iter()
-        .filter(|(_, cluster)| !cluster.existing && cluster.state != crate::cloud::SimClusterState::Gone);
+        .filter(|(_, cluster)| !cluster.existing && cluster.state != crate::cloud::SimClusterState::Deleted);
     let mut names: Vec<&String> = clusters.map(|(name, _)| name).collect();
     names.extend(clouds.jobs.iter().filter(|(_, job)| job.is_active()).map(|(name, _)| name));
     names.extend(clouds.builds.iter().filter(|(_, build)| build.is_active()).map(|(name, _)| name));

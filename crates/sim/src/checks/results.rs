@@ -102,7 +102,7 @@ fn bytes(
     let began = job.is_some_and(|job| job.began);
     let cluster = job.map(|job| job.cluster.as_str());
     let gone = evidence.indexed_history().take(place).any(
-        |(_, happening)| matches!(happening, ExternalEvent::ClusterEnded { name, .. } if Some(name.as_str()) == cluster),
+        |(_, event)| matches!(event, ExternalEvent::ClusterEnded { name, .. } if Some(name.as_str()) == cluster),
     );
     let there = manifest.objects.iter().any(|object| object.name == format!("{attempt}/{}", workload::LOG));
     if done && began && !gone && !there {
@@ -112,7 +112,7 @@ fn bytes(
 
 /// A pass requires a successful job and a complete log.
 fn proof(evidence: &RunFiles, id: &RunId, (place, check): (usize, CheckIndex), found: &mut Vec<Violation>) {
-    let judged = evidence.indexed_history().take(place).filter_map(|(_, happening)| match happening {
+    let judged = evidence.indexed_history().take(place).filter_map(|(_, event)| match event {
         ExternalEvent::Published { event, .. } if event.ty() == "dev.burnin.run.judge.v1" => {
             Message::from_event(event).ok()
         }

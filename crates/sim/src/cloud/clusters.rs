@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
+use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, LeaseRequest, ListedCluster};
 use model::{Class, Deleted, Failure, Timestamp, failpoint_is_active};
 use service::{Clock, PortError};
 
@@ -24,16 +24,16 @@ impl WorldState {
     /// Ends a cluster and all its jobs.
     pub fn end_cluster(&mut self, name: &str, why: &'static str) {
         let Some(cluster) =
-            self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state != SimClusterState::Gone)
+            self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state != SimClusterState::Deleted)
         else {
             return;
         };
-        cluster.state = SimClusterState::Gone;
+        cluster.state = SimClusterState::Deleted;
         self.lose_jobs(name, "CLUSTER_GONE");
         self.note(SimService::Outside, ExternalEvent::ClusterEnded { name: name.to_owned(), why });
     }
 
-    fn begin_cluster(&mut self, world: &Arc<SimWorld>, order: &Order, late: bool) {
+    fn begin_cluster(&mut self, world: &Arc<SimWorld>, order: &LeaseRequest, late: bool) {
         if self.clouds.clusters.contains_key(&order.name) {
             return;
         }
@@ -58,12 +58,12 @@ impl WorldState {
             SimClusterState::Ready
         };
         self.later(world, &order.name, up, |inner, name| {
-            inner.change(name, SimClusterState::Starting, comes)
+            inner.change_state(name, SimClusterState::Starting, comes)
         });
         let later = up + self.random.between(0, 300_000);
         if self.occurs(Fault::NodeFails) {
             self.later(world, &order.name, later, |inner, name| {
-                inner.change(name, SimClusterState::Ready, SimClusterState::Broken("node-1 failed"));
+                inner.change_state(name, SimClusterState::Ready, SimClusterState::Broken("node-1 failed"));
                 inner.lose_jobs(name, "NODE_FAIL");
             });
         }
@@ -77,7 +77,7 @@ impl WorldState {
         self.later(world, &order.name, life, |inner, name| inner.end_cluster(name, "expired"));
     }
 
-    fn change(&mut self, name: &str, from: SimClusterState, to: SimClusterState) {
+    fn change_state(&mut self, name: &str, from: SimClusterState, to: SimClusterState) {
         if let Some(cluster) = self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state == from) {
             cluster.state = to.clone();
             self.trace(SimService::Outside, || format!("cluster {name} is {to:?}"));
@@ -101,7 +101,7 @@ impl WorldState {
 
 #[async_trait::async_trait]
 impl ClusterProvider for SimClusters {
-    async fn create(&self, order: &Order) -> Result<String, PortError> {
+    async fn create(&self, order: &LeaseRequest) -> Result<String, PortError> {
         let mut order = order.clone();
         if failpoint_is_active("random_in_a_cluster_name") {
             let number = self.0.world.inner().random.below(1000);
@@ -145,7 +145,7 @@ impl ClusterProvider for SimClusters {
                 SimClusterState::Ready => ClusterStatus::Ready(cluster.facts(name)),
                 SimClusterState::Broken(why) => ClusterStatus::Broken(why.to_owned()),
                 SimClusterState::Ending => ClusterStatus::Broken("it is being deleted".to_owned()),
-                SimClusterState::Gone => ClusterStatus::Absent,
+                SimClusterState::Deleted => ClusterStatus::Absent,
             })
         };
         let what = || format!("poll cluster {name}");
@@ -165,15 +165,15 @@ impl ClusterProvider for SimClusters {
                 .clouds
                 .clusters
                 .get(name)
-                .map_or(SimClusterState::Gone, |cluster| cluster.state.clone());
-            if state == SimClusterState::Gone {
+                .map_or(SimClusterState::Deleted, |cluster| cluster.state.clone());
+            if state == SimClusterState::Deleted {
                 return Ok(deleted());
             }
-            inner.note(self.0.service, ExternalEvent::DeleteAsked { name: name.to_owned() });
+            inner.note(self.0.service, ExternalEvent::DeleteRequested { name: name.to_owned() });
             if inner.occurs(Fault::DeleteSwallowed) {
                 inner.trace(SimService::Outside, || format!("returns 200 and keeps {name}"));
             } else if state != SimClusterState::Ending {
-                inner.change(name, state, SimClusterState::Ending);
+                inner.change_state(name, state, SimClusterState::Ending);
                 let takes = inner.random.between(2_000, 40_000);
                 inner.later(&world, name, takes, |inner, name| inner.end_cluster(name, "deleted"));
             }
@@ -187,7 +187,7 @@ impl ClusterProvider for SimClusters {
     async fn list(&self) -> Result<ClusterListing, PortError> {
         let effect = |inner: &mut WorldState| {
             let ours =
-                inner.clouds.clusters.iter().filter(|(_, cluster)| cluster.state != SimClusterState::Gone);
+                inner.clouds.clusters.iter().filter(|(_, cluster)| cluster.state != SimClusterState::Deleted);
             let listed = ours.filter_map(|(name, cluster)| {
                 let (run, expires_at) = (cluster.run.as_ref()?.to_string(), Some(cluster.expires_at));
                 Some(ListedCluster { name: name.clone(), run, expires_at })

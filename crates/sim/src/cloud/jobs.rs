@@ -151,7 +151,9 @@ impl Scheduler for SimScheduler {
                 Some(SimClusterState::Ready) => {}
                 Some(SimClusterState::Starting) => return transient("the cluster is starting"),
                 Some(SimClusterState::Broken(_)) => return gone("NODE_FAIL"),
-                Some(SimClusterState::Ending | SimClusterState::Gone) | None => return gone("CLUSTER_GONE"),
+                Some(SimClusterState::Ending | SimClusterState::Deleted) | None => {
+                    return gone("CLUSTER_GONE");
+                }
             }
             if inner.occurs(Fault::LandsLate) {
                 let (job, after) = (job.clone(), inner.random.between(1_000, 1_500_000));
@@ -176,7 +178,7 @@ impl Scheduler for SimScheduler {
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let effect = |inner: &mut WorldState| {
             let there = inner.clouds.clusters.get(&cluster.name);
-            if there.is_none_or(|cluster| cluster.state == SimClusterState::Gone) {
+            if there.is_none_or(|cluster| cluster.state == SimClusterState::Deleted) {
                 let why = "the cluster is deleted".to_owned();
                 return Ok(JobStatus::Lost { code: "CLUSTER_GONE".to_owned(), why });
             }
@@ -200,7 +202,7 @@ impl Scheduler for SimScheduler {
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
         let effect = |inner: &mut WorldState| {
-            inner.note(SimService::Outside, ExternalEvent::StopAsked { name: name.to_owned() });
+            inner.note(SimService::Outside, ExternalEvent::StopRequested { name: name.to_owned() });
             if !failpoint_is_active("cancel_leaves_no_mark") {
                 inner.clouds.stopped_jobs.insert(name.to_owned());
             }
@@ -239,7 +241,7 @@ impl Scheduler for SimScheduler {
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
         let effect = |inner: &mut WorldState| {
             let there = inner.clouds.clusters.get(&cluster.name);
-            let there = there.is_some_and(|cluster| cluster.state != SimClusterState::Gone);
+            let there = there.is_some_and(|cluster| cluster.state != SimClusterState::Deleted);
             let began = inner.clouds.jobs.get(name).is_some_and(|job| job.began);
             let files = [workload::LOG, "node-1.log"];
             Ok(if there && began { files.into_iter().collect() } else { Outputs::default() })

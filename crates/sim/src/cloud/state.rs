@@ -44,7 +44,7 @@ impl Clouds {
             || self
                 .clusters
                 .values()
-                .any(|cluster| !cluster.existing && cluster.state != SimClusterState::Gone)
+                .any(|cluster| !cluster.existing && cluster.state != SimClusterState::Deleted)
             || self.jobs.values().any(|job| job.is_active())
     }
 }
@@ -77,7 +77,7 @@ pub enum SimClusterState {
     /// Being deleted.
     Ending,
     /// Deleted.
-    Gone,
+    Deleted,
 }
 
 #[derive(Clone, Debug)]

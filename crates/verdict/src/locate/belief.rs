@@ -95,7 +95,7 @@ impl Belief {
         let (near, far): (Vec<_>, Vec<_>) =
             sampled.into_iter().partition(|(bad, _)| neighbors(bad, &likeliest));
         let neighborhood: f64 = near.iter().map(|(_, fraction)| fraction).sum();
-        let likelihoods = self.neighbors(&likeliest);
+        let likelihoods = self.with_neighbors(&likeliest);
         let total: f64 = likelihoods.iter().map(|(_, likelihood)| likelihood).sum();
         let exact = likelihoods.into_iter().map(|(bad, likelihood)| (bad, likelihood / total * neighborhood));
         self.sets = far.into_iter().chain(exact).collect();
@@ -104,14 +104,14 @@ impl Belief {
 
     /// The sampled set with the highest likelihood.
     fn likeliest(&self, sampled: &[(BadMembers, f64)]) -> Option<BadMembers> {
-        let likelihood = |(bad, _): &(BadMembers, f64)| self.evidence.likely(bad);
+        let likelihood = |(bad, _): &(BadMembers, f64)| self.evidence.log_likelihood(bad);
         let likeliest = sampled.iter().max_by(|a, b| likelihood(a).total_cmp(&likelihood(b)))?;
         Some(likeliest.0.clone())
     }
 
     /// A set, and all sets with one member removed, exchanged or added, with their likelihood relative to the
     /// first.
-    fn neighbors(&self, bad: &BadMembers) -> Vec<(BadMembers, f64)> {
+    fn with_neighbors(&self, bad: &BadMembers) -> Vec<(BadMembers, f64)> {
         let evidence = &self.evidence;
         let against = evidence.wrong(bad.iter().copied());
         let mut sets = vec![(bad.clone(), 1.0)];
@@ -119,7 +119,7 @@ impl Belief {
             let mut rest = bad.clone();
             rest.remove(removed);
             let wrong = evidence.wrong(rest.iter().copied());
-            sets.push((rest.clone(), evidence.likelier(wrong, against) / evidence.grown(bad.len())));
+            sets.push((rest.clone(), evidence.likelihood_ratio(wrong, against) / evidence.grown(bad.len())));
             // An exchange leaves the size unchanged.
             sets.extend(self.with_one_more(&rest, bad, against, 1.0));
         }

@@ -54,12 +54,12 @@ fn distance_from_half(chance: f64) -> f64 {
 /// The best prefix length of `order`, at least two if possible, and its probability of containing a bad
 /// member.
 fn up_to(belief: &Belief, order: &[usize]) -> (usize, f64) {
-    let mut place = vec![usize::MAX; belief.evidence.members];
-    order.iter().enumerate().for_each(|(at, member)| place[*member] = at);
+    let mut position = vec![usize::MAX; belief.evidence.members];
+    order.iter().enumerate().for_each(|(at, member)| position[*member] = at);
     // `[place]`: probability that the first bad member in this order is at this place.
     let mut first = vec![0.0; order.len()];
     for (bad, likely) in &belief.sets {
-        if let Some(at) = bad.iter().map(|member| place[*member]).min().filter(|at| *at < order.len()) {
+        if let Some(at) = bad.iter().map(|member| position[*member]).min().filter(|at| *at < order.len()) {
             first[at] += likely;
         }
     }

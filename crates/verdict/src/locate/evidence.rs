@@ -63,7 +63,7 @@ impl GroupEvidence {
     }
 
     /// Log-likelihood that exactly these members are bad; only differences are meaningful.
-    pub fn likely(&self, bad: &[usize]) -> f64 {
+    pub fn log_likelihood(&self, bad: &[usize]) -> f64 {
         let odds = ((1.0 - self.noise) / self.noise).ln();
         self.before[bad.len()] - odds * f64::from(self.wrong(bad.iter().copied()))
     }
@@ -74,7 +74,7 @@ impl GroupEvidence {
     }
 
     /// Likelihood ratio of `wrong` contradicting outcomes to `against`.
-    pub fn likelier(&self, wrong: u32, against: u32) -> f64 {
+    pub fn likelihood_ratio(&self, wrong: u32, against: u32) -> f64 {
         self.less[(AGREE + wrong).saturating_sub(against).min(2 * AGREE) as usize]
     }
 
@@ -89,14 +89,14 @@ impl GroupEvidence {
             // Most searches end within 64 tests.
             ([took], [seen]) => {
                 for (likelier, took) in into.iter_mut().zip(took) {
-                    *likelier = self.likelier(((hit[0] | took) ^ seen).count_ones(), against);
+                    *likelier = self.likelihood_ratio(((hit[0] | took) ^ seen).count_ones(), against);
                 }
             }
             (words, all_seen) => {
                 for (member, likelier) in into.iter_mut().enumerate() {
                     let each = words.iter().zip(all_seen).zip(&hit);
                     let wrong = each.map(|((took, seen), hit)| ((hit | took[member]) ^ seen).count_ones());
-                    *likelier = self.likelier(wrong.sum(), against);
+                    *likelier = self.likelihood_ratio(wrong.sum(), against);
                 }
             }
         }

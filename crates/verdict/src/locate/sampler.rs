@@ -95,5 +95,5 @@ fn insert(bad: &mut BadMembers, member: usize) {
 /// sizes.
 fn likelihoods_without_each(bad: &[usize], against: u32, evidence: &GroupEvidence) -> Vec<f64> {
     let without = |at: usize| bad[..at].iter().chain(&bad[at + 1..]).copied();
-    (0..bad.len()).map(|at| evidence.likelier(evidence.wrong(without(at)), against)).collect()
+    (0..bad.len()).map(|at| evidence.likelihood_ratio(evidence.wrong(without(at)), against)).collect()
 }

@@ -13,8 +13,8 @@ use super::{Located, Searched, Suspect};
 /// less than half of the tests.
 const PRIOR_ODDS: f64 = 33.0;
 
-/// Maximum total uncertainty, as a multiple of the uncertainty per bad member.
-const MOST_DOUBTS: usize = 4;
+/// Maximum error probability in total, as a multiple of the maximum per bad member.
+const MAX_ERROR_FACTOR: usize = 4;
 
 /// Evidence weight for the choice of tests, as a factor on log-odds.
 ///
@@ -39,7 +39,7 @@ pub struct GroupSearch<'a> {
     hedged: Option<Belief>,
     options: PlanOptions,
     /// Maximum number of tests.
-    most: usize,
+    max_tests: usize,
     /// Number of tests run.
     tests: usize,
     /// Whether some member has a hardware finding.
@@ -60,7 +60,7 @@ impl<'a> GroupSearch<'a> {
         options.max_error = within(options.max_error, 1e-9, 0.5, usual.max_error);
         options.expected = within(options.expected, 1e-3, 1e6, usual.expected);
         options.min_confidence = within(options.min_confidence, 0.5, 1.0 - 1e-6, usual.min_confidence);
-        // With less noise, certainty requires fewer tests, so the permitted doubt is smaller.
+        // With less noise, certainty requires fewer tests, so the permitted error probability is smaller.
         options.max_error = (options.max_error * (options.noise / usual.noise).clamp(0.01, 1.0)).max(1e-9);
         let members = distinct(members);
         let number = members.iter().enumerate().map(|(at, name)| (*name, at)).collect();
@@ -69,9 +69,9 @@ impl<'a> GroupSearch<'a> {
         let hedged =
             (options.noise > 0.01).then(|| believed(1.0 / (1.0 + odds.powf(weight_exponent(&options)))));
         let belief = believed(options.noise);
-        let most =
+        let max_tests =
             options.max_tests.unwrap_or_else(|| tests_for(members.len(), options.expected, options.noise));
-        Self { members, number, belief, hedged, options, most, tests: 0, has_findings: false }
+        Self { members, number, belief, hedged, options, max_tests, tests: 0, has_findings: false }
     }
 
     /// Uses a hardware finding on a member as prior evidence, before the first test. Unknown members are ignored.
@@ -123,7 +123,7 @@ impl<'a> GroupSearch<'a> {
     /// or the maximum is reached.
     #[must_use]
     pub fn plan(&self) -> TestPlan {
-        let next = if self.is_done() || self.tests >= self.most { None } else { self.next() };
+        let next = if self.is_done() || self.tests >= self.max_tests { None } else { self.next() };
         let named =
             |group: Vec<usize>| group.into_iter().map(|member| self.members[member].to_owned()).collect();
         TestPlan { groups: next.into_iter().map(named).collect() }
@@ -149,7 +149,7 @@ impl<'a> GroupSearch<'a> {
             confidence: likely.clamp(0.0, 1.0),
             named_from: self.options.min_confidence,
             tests: self.tests,
-            most: self.most,
+            most: self.max_tests,
             more: if done { 0 } else { self.remaining_tests() },
         };
         let mut located = Located::named(named.into_iter().map(suspect).collect());
@@ -161,9 +161,9 @@ impl<'a> GroupSearch<'a> {
         located
     }
 
-    /// Permitted doubt with this number of bad members.
+    /// Permitted error probability with this number of bad members.
     fn permitted_error(&self, bad: usize) -> f64 {
-        self.options.max_error * (1 + bad).min(MOST_DOUBTS) as f64
+        self.options.max_error * (1 + bad).min(MAX_ERROR_FACTOR) as f64
     }
 
     /// The most informative test, regardless of the maximum.
@@ -191,7 +191,7 @@ impl<'a> GroupSearch<'a> {
     }
 }
 
-/// The next group test: the most informative one. Empty if the search is complete or [`PlanOptions::most`]
+/// The next group test: the most informative one. Empty if the search is complete or [`PlanOptions::max_tests`]
 /// tests were run.
 ///
 /// Deterministic: the same outcomes give the same plan.

@@ -20,9 +20,9 @@ use super::{
 pub(super) fn judge(reading: &Reading, found: &mut FoundReasons<'_>) {
     let known: BTreeSet<_> = reading.gpus.iter().map(|gpu| SubjectPosition::of(&gpu.subject)).collect();
     let is_shared = |findings: &[&Finding]| {
-        let places: BTreeSet<_> =
+        let positions: BTreeSet<_> =
             findings.iter().map(|finding| SubjectPosition::of(&finding.subject)).collect();
-        known.len() > 1 && known.is_subset(&places)
+        known.len() > 1 && known.is_subset(&positions)
     };
     judge_each(&reading.findings.iter().collect::<Vec<_>>(), is_shared, found);
 }

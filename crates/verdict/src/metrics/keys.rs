@@ -17,19 +17,19 @@ pub(super) struct BorrowedKey<'a> {
     name: &'a str,
     unit: &'a str,
     better: Better,
-    pub(super) place: SubjectPosition<'a>,
+    pub(super) position: SubjectPosition<'a>,
     labels: &'a BTreeMap<String, String>,
 }
 
 impl<'a> BorrowedKey<'a> {
     pub(super) fn of(metric: &'a Metric) -> Self {
         let Metric { name, unit, better, subject, labels, .. } = metric;
-        Self { name, unit, better: *better, place: SubjectPosition::of(subject), labels }
+        Self { name, unit, better: *better, position: SubjectPosition::of(subject), labels }
     }
 
     pub(super) fn learned(key: &'a MetricKey) -> Self {
         let MetricKey { name, unit, better, subject, labels } = key;
-        Self { name, unit, better: *better, place: SubjectPosition::of(subject), labels }
+        Self { name, unit, better: *better, position: SubjectPosition::of(subject), labels }
     }
 
     pub(super) fn owned(&self) -> MetricKey {
@@ -37,7 +37,7 @@ impl<'a> BorrowedKey<'a> {
             name: self.name.to_owned(),
             unit: self.unit.to_owned(),
             better: self.better,
-            subject: self.place.subject(),
+            subject: self.position.subject(),
             labels: self.labels.clone(),
         }
     }
@@ -54,7 +54,7 @@ pub(super) struct FleetName<'a> {
 
 impl<'a> FleetName<'a> {
     pub(super) const fn of(key: &BorrowedKey<'a>) -> Self {
-        let BorrowedKey { name, unit, better, labels, place: _ } = *key;
+        let BorrowedKey { name, unit, better, labels, position: _ } = *key;
         Self { name, unit, better, labels }
     }
 

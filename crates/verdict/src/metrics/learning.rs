@@ -90,7 +90,7 @@ impl<'a> MetricHistory<'a> {
     #[must_use]
     pub fn of(current: &'a Reading) -> Self {
         let own: BTreeMap<_, _> = values(current).into_keys().zip(0..).collect();
-        let nodes = own.keys().map(|at| at.place.node()).chain([None]).collect();
+        let nodes = own.keys().map(|at| at.position.node()).chain([None]).collect();
         let resolutions = vec![None; own.len()];
         Self { own, lost: BTreeMap::new(), nodes, resolutions, runs: Vec::new() }
     }
@@ -100,7 +100,7 @@ impl<'a> MetricHistory<'a> {
         let mut run = vec![f64::NAN; self.resolutions.len()];
         for metric in metrics.iter().filter(|metric| metric.better != Better::None) {
             let key = BorrowedKey::of(metric);
-            let Some(value) = metric.value.filter(|_| self.nodes.contains(&key.place.node())) else {
+            let Some(value) = metric.value.filter(|_| self.nodes.contains(&key.position.node())) else {
                 continue;
             };
             let at = match self.own.get(&key) {
@@ -124,7 +124,7 @@ impl<'a> MetricHistory<'a> {
     }
 
     /// Learns the values of the run that at least `fewest` of the runs `passed` have, each from the `most` oldest ones, and the values
-    /// that the run has [lost](Self::lost). Returns them with the other values of the run.
+    /// that the run has [lost](Self::missing_values). Returns them with the other values of the run.
     pub(crate) fn learn(
         &self,
         passed: &[usize],
@@ -153,11 +153,11 @@ impl<'a> MetricHistory<'a> {
         let all: Vec<_> = self.own.iter().map(|(key, at)| (*key, *at)).chain(lost()).collect();
         for run in passed.iter().rev() {
             for (key, _) in all.iter().filter(|(_, at)| self.value(*run, *at).is_some()) {
-                newest.entry(key.place.node()).or_insert(*run);
+                newest.entry(key.position.node()).or_insert(*run);
             }
         }
         let is_lost = |(key, at): &(BorrowedKey<'_>, usize)| {
-            newest.get(&key.place.node()).is_some_and(|run| self.value(*run, *at).is_some())
+            newest.get(&key.position.node()).is_some_and(|run| self.value(*run, *at).is_some())
                 && passed.iter().filter(|run| self.value(**run, *at).is_some()).count() >= fewest
         };
         lost().filter(is_lost).collect()

@@ -93,7 +93,7 @@ fn kind(name: &str) -> Option<&'static str> {
 /// The devices of a log.
 pub(super) struct Devices<'a> {
     names: BTreeSet<&'a str>,
-    places: BTreeMap<SubjectPosition<'a>, &'a str>,
+    names_by_position: BTreeMap<SubjectPosition<'a>, &'a str>,
 }
 
 impl<'a> Devices<'a> {
@@ -102,15 +102,15 @@ impl<'a> Devices<'a> {
             .gpus
             .iter()
             .filter_map(|gpu| Some((SubjectPosition::of(&gpu.subject), gpu.name.as_deref()?)));
-        let places: BTreeMap<_, _> = named.collect();
-        Self { names: places.values().copied().collect(), places }
+        let names_by_position: BTreeMap<_, _> = named.collect();
+        Self { names: names_by_position.values().copied().collect(), names_by_position }
     }
 
     /// Device of a value: from the label `device`, or else from the subject, or else the only device of the log.
     fn name(&self, metric: &'a Metric) -> Option<&'a str> {
         let label = metric.labels.get("device").map(String::as_str);
         let only = self.names.first().filter(|_| self.names.len() == 1);
-        label.or_else(|| self.places.get(&SubjectPosition::of(&metric.subject)).or(only).copied())
+        label.or_else(|| self.names_by_position.get(&SubjectPosition::of(&metric.subject)).or(only).copied())
     }
 
     /// The reference for a metric.

@@ -188,7 +188,7 @@ impl<'a> Measured<'a> {
     ) {
         let all =
             self.metrics.iter().filter_map(|metric| Some(MeasuredValue { metric, value: metric.value? }));
-        let mut counts: BTreeMap<_, usize> = seen.iter().map(|place| (*place, 0)).collect();
+        let mut counts: BTreeMap<_, usize> = seen.iter().map(|position| (*position, 0)).collect();
         for ((place, _), values) in settled(all, window) {
             let count = counts.entry(place).or_default();
             *count = (*count).max(values.len());
@@ -300,7 +300,7 @@ pub(super) fn fewer_than_stated(
     if !seen.iter().any(SubjectPosition::names_a_gpu) {
         return Vec::new();
     }
-    if seen.iter().any(|place| place.node().is_none()) {
+    if seen.iter().any(|position| position.node().is_none()) {
         let count = seen.len();
         let fewer = (count as u64) < u64::from(stated.total);
         return if fewer { vec![format!("{count} of {} GPUs", stated.total)] } else { Vec::new() };

@@ -70,11 +70,11 @@ impl Tiers {
     /// Median of a subject's values, at the level that most of the values have, and their relative spread.
     pub(super) fn median_and_spread(&self, values: &[f64]) -> (f64, f64) {
         let raised: Vec<f64> = values.iter().map(|value| self.raised(*value)).collect();
-        let middle = median(raised.clone());
-        let spread = deviation(raised.into_iter().map(|value| value / middle), 1.0);
+        let median_value = median(raised.clone());
+        let spread = deviation(raised.into_iter().map(|value| value / median_value), 1.0);
         let at_upper = values.iter().filter(|value| self.is_upper(**value)).count();
         let is_upper = 2 * at_upper >= values.len();
-        (if is_upper { middle } else { middle * self.lower / self.upper }, spread)
+        (if is_upper { median_value } else { median_value * self.lower / self.upper }, spread)
     }
 }
 

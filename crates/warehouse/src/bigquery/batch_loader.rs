@@ -1,4 +1,4 @@
-//! Settles a batch: runs load jobs until each of its loads has ended.
+//! Loads a batch: runs load jobs until each of its loads has ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use crate::Error;
 /// Maximum pause before a failed job is retried.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Batches being settled in this process: one call settles each batch, and other calls wait for it.
+/// Loads batches. Within one process one call loads each batch, and other calls wait for it.
 #[derive(Default)]
 pub struct BatchLoader(Mutex<BTreeMap<u64, Weak<tokio::sync::Mutex<()>>>>);
 
@@ -32,14 +32,14 @@ impl BatchLoader {
         load_store: &LoadStore,
         batch: &Batch,
     ) -> Result<(), Error> {
-        let turn = {
-            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            turns.retain(|_, turn| turn.strong_count() > 0);
-            let turn = turns.get(&batch.number).and_then(Weak::upgrade).unwrap_or_default();
-            turns.insert(batch.number, Arc::downgrade(&turn));
-            turn
+        let lock = {
+            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            locks.retain(|_, turn| turn.strong_count() > 0);
+            let lock = locks.get(&batch.number).and_then(Weak::upgrade).unwrap_or_default();
+            locks.insert(batch.number, Arc::downgrade(&lock));
+            lock
         };
-        let _turn = turn.lock().await;
+        let _guard = lock.lock().await;
         let names: Vec<_> = batch.loads.iter().map(|load| load.load.clone()).collect();
         let ends = stream::iter(names).map(|load| async move { load_store.end(&load).await });
         let ended: Vec<_> = ends.buffered(16).try_collect().await?;

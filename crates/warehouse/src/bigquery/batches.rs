@@ -43,10 +43,10 @@ impl Batch {
 }
 
 enum FoundBatch {
-    Found(Batch),
+    InBatch(Batch),
     /// The load is neither marked nor in the last batch. It may be in an earlier batch whose members are not all marked
     /// yet.
-    Absent {
+    NotInLast {
         last: Option<Batch>,
     },
 }
@@ -67,7 +67,7 @@ impl Batches {
 
     /// The batch of this load. Creates it if absent, but not before the interval has passed.
     pub async fn join(&self, note: &LoadNote) -> Result<Batch, Error> {
-        if let FoundBatch::Found(batch) = self.find(&note.load).await? {
+        if let FoundBatch::InBatch(batch) = self.find(&note.load).await? {
             return Ok(batch);
         }
         self.load_store.wait(slots(now())[0], &note.load).await?;
@@ -75,8 +75,8 @@ impl Batches {
         let mut waited_after = None;
         loop {
             let last = match self.find(&note.load).await? {
-                FoundBatch::Found(batch) => return Ok(batch),
-                FoundBatch::Absent { last } => last,
+                FoundBatch::InBatch(batch) => return Ok(batch),
+                FoundBatch::NotInLast { last } => last,
             };
             let number = last.as_ref().map_or(0, |last| last.number);
             if waited_after == Some(number) {
@@ -119,11 +119,11 @@ impl Batches {
 
     async fn find(&self, load: &str) -> Result<FoundBatch, Error> {
         if let Some(mark) = self.load_store.mark(load).await? {
-            return Ok(FoundBatch::Found(self.read(mark.batch).await?));
+            return Ok(FoundBatch::InBatch(self.read(mark.batch).await?));
         }
         Ok(match self.last_batch().await? {
-            Some(last) if last.has(load) => FoundBatch::Found(last),
-            last => FoundBatch::Absent { last },
+            Some(last) if last.has(load) => FoundBatch::InBatch(last),
+            last => FoundBatch::NotInLast { last },
         })
     }
 
@@ -149,7 +149,7 @@ impl Batches {
             .map(|name| async move {
                 match self.load_store.mark(&name).await? {
                     Some(_) => Ok(None),
-                    None => self.load_store.load(&name).await,
+                    None => self.load_store.read_note(&name).await,
                 }
             })
             .buffered(AT_ONCE)
@@ -164,7 +164,7 @@ impl Batches {
     async fn last_batch(&self) -> Result<Option<Batch>, Error> {
         let (mut there, mut step) = (self.known.load(Ordering::Relaxed), 1);
         let mut absent = loop {
-            if !self.is_there(there + step).await? {
+            if !self.batch_exists(there + step).await? {
                 break there + step;
             }
             there += step;
@@ -172,7 +172,7 @@ impl Batches {
         };
         while absent - there > 1 {
             let middle = there + (absent - there) / 2;
-            match self.is_there(middle).await? {
+            match self.batch_exists(middle).await? {
                 true => there = middle,
                 false => absent = middle,
             }
@@ -184,7 +184,7 @@ impl Batches {
         self.read(there).await.map(Some)
     }
 
-    async fn is_there(&self, number: u64) -> Result<bool, Error> {
+    async fn batch_exists(&self, number: u64) -> Result<bool, Error> {
         Ok(self.load_store.get::<serde::de::IgnoredAny>(&name(number)).await?.is_some())
     }
 

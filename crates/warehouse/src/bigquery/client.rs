@@ -194,7 +194,7 @@ impl BigQueryClient {
                     Err(failed) => return Err(unavailable(&failed)),
                 },
             };
-            if let Some(ended) = ended(&job) {
+            if let Some(ended) = finished_job(&job) {
                 return Ok(ended);
             }
             tokio::time::sleep(interval).await;
@@ -311,7 +311,7 @@ fn unavailable(failed: &Failed) -> Error {
 }
 
 /// Result of a job; `None` until its state is `DONE`.
-fn ended(job: &Job) -> Option<FinishedJob> {
+fn finished_job(job: &Job) -> Option<FinishedJob> {
     let status = job.status.as_ref().filter(|status| status.state == "DONE")?;
     let at = job.statistics.as_ref().map_or(0, |statistics| statistics.end_time.unsigned_abs());
     let Some(error) = &status.error_result else { return Some(FinishedJob { at, how: JobResult::Loaded }) };

@@ -116,7 +116,7 @@ impl LoadStore {
     }
 
     /// Content of a load, if it exists.
-    pub async fn load(&self, load: &str) -> Result<Option<LoadNote>, Error> {
+    pub async fn read_note(&self, load: &str) -> Result<Option<LoadNote>, Error> {
         self.get(&format!("loads/{load}/load.json")).await
     }
 

@@ -8,7 +8,7 @@ use model::{BuildSpec, ClusterSpec, System};
 
 use super::{DEPLOYED_FIELD, SET_BY_BURNIN, WorkflowReader, builds::StepsRequest};
 use crate::{
-    file::{ClusterFile, DeployedFile, ExistingFile, ProvisionFile},
+    file::{ClusterFile, DeployedFile, ExistingFile, ProvisionedFile},
     parameters::{self, ParameterProblem},
     problem::FileProblem,
 };
@@ -23,10 +23,10 @@ const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
 impl WorkflowReader<'_> {
     pub(crate) fn cluster(&mut self, cluster: &ClusterFile) -> Option<ClusterSpec> {
         Some(match cluster {
-            ClusterFile::Provisioned(ProvisionFile::Processes { nodes }) => {
+            ClusterFile::Provisioned(ProvisionedFile::Processes { nodes }) => {
                 ClusterSpec::Provisioned(System::processes(*nodes))
             }
-            ClusterFile::Provisioned(ProvisionFile::Deployed(deployed)) => {
+            ClusterFile::Provisioned(ProvisionedFile::Deployed(deployed)) => {
                 ClusterSpec::Provisioned(self.deployed(deployed)?.to_system())
             }
             ClusterFile::Existing(ExistingFile { system, name }) => {

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use model::{ByteSize, ChannelNotify, ClusterSpec, ImageSpec, News, Notify, System};
 use proptest::prelude::*;
-use workflow::{FileProblems, Override, YamlDocument, offered_by, resolve};
+use workflow::{FileProblems, Override, YamlDocument, header_of, resolve};
 
 const GOOD: &str = "\
 name: good
@@ -65,7 +65,7 @@ fn commented_triggers_are_valid() {
         let example: Vec<_> = example.lines().map(|line| line.strip_prefix("# ").unwrap()).collect();
         let whole = format!("{}\n{}\n", file.rsplit_once('\n').unwrap().0, example.join("\n"));
         let offered =
-            offered_by(&YamlDocument::parse(name, &whole).unwrap()).unwrap_or_else(|why| panic!("{why}"));
+            header_of(&YamlDocument::parse(name, &whole).unwrap()).unwrap_or_else(|why| panic!("{why}"));
         let on = &offered.on;
         assert_eq!(
             (
@@ -367,7 +367,7 @@ fn triggers_and_parameters_are_checked_with_positions() {
         ]
     );
     let folder = folder(&format!("{GOOD}{good}"));
-    let offered = workflow::offered(&folder.path().join("w.yaml")).unwrap();
+    let offered = workflow::read_header(&folder.path().join("w.yaml")).unwrap();
     assert_eq!((offered.name.as_str(), offered.parameters.len(), offered.on.push.len()), ("good", 1, 1));
 }
 

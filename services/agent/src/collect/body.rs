@@ -146,7 +146,7 @@ impl BodyState {
         let at_bytes = self.given + at as u64;
 
         let Self { file, .. } = self;
-        let ending = file.scheduler.ending(&file.cluster, &file.job, &file.name, tail).await;
+        let ending = file.scheduler.read_tail(&file.cluster, &file.job, &file.name, tail).await;
         let ending = match ending.map_err(|error| io::Error::other(format!("{error:?}")))? {
             Some(ending) => Some(whole_lines(ending, begins, tail).await?),
             None => None,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use agent::{CollectLimits, Collector};
-use cluster_api::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Written};
+use cluster_api::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, WrittenFile};
 use ledger::{Artefacts, Digest, MemoryStore, ObjectReader, Store};
 use model::{
     Attempt, Class, Cluster, ClusterAccess, CommandId, Fact, Failure, JobRef, Manifest, ManifestObject,
@@ -46,13 +46,13 @@ impl Scheduler for Files {
 
     async fn outputs(&self, _: &Cluster, _: &str) -> Result<Outputs, PortError> {
         let mut files = self.files.lock().unwrap();
-        let written = |(name, content): (&String, &Vec<u8>)| Written {
+        let written = |(name, content): (&String, &Vec<u8>)| WrittenFile {
             name: name.clone(),
             size_bytes: Some(content.len() as u64),
             identity: Some((0, content.first().copied().unwrap_or_default().into())),
         };
         let mut listed: Vec<_> = files.iter().map(written).collect();
-        listed.extend(self.endless.map(|(name, size)| Written {
+        listed.extend(self.endless.map(|(name, size)| WrittenFile {
             name: name.to_owned(),
             size_bytes: Some(size),
             identity: None,
@@ -78,7 +78,7 @@ impl Scheduler for Files {
         }
     }
 
-    async fn ending(
+    async fn read_tail(
         &self,
         _: &Cluster,
         _: &str,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use agent::Agent;
 use cluster_api::fake_scheduler::FakeScheduler;
 use ledger::{Artefacts, MemoryStore};
-use test_support::contract::{LOOK, TestedService};
+use test_support::contract::{POLL_INTERVAL, TestedService};
 
 fn service() -> TestedService {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
     TestedService::new(|_| {
-        Agent::new(Arc::new(FakeScheduler::new(test_support::contract::log())), artefacts, LOOK)
+        Agent::new(Arc::new(FakeScheduler::new(test_support::contract::log())), artefacts, POLL_INTERVAL)
     })
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use build_service::fake::FakeBuilds;
 use builder::Builder;
-use test_support::contract::{LOOK, TestedService};
+use test_support::contract::{POLL_INTERVAL, TestedService};
 
 fn service() -> TestedService {
-    TestedService::new(|_| Builder::new(Arc::new(FakeBuilds::default()), LOOK))
+    TestedService::new(|_| Builder::new(Arc::new(FakeBuilds::default()), POLL_INTERVAL))
 }
 
 #[tokio::test]

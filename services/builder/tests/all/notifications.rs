@@ -52,7 +52,7 @@ impl BuilderBed {
 
     async fn push(&self, body: &Value) -> Disposition {
         let event = decode(&Headers::new(), body.to_string().as_bytes()).unwrap();
-        assert_eq!(event_type(&event), NotificationHandler::HANDLED_EVENTS);
+        assert_eq!(event_type(&event), NotificationHandler::HANDLED_EVENT);
         self.handler.handle(&event).await
     }
 }
@@ -199,7 +199,7 @@ async fn notifications_pushed_over_http_end_an_unpolled_build() {
         name: "builder",
         version: "0",
         revision: None,
-        handled_events: vec![NotificationHandler::HANDLED_EVENTS],
+        handled_events: vec![NotificationHandler::HANDLED_EVENT],
         handler: Arc::new(handler),
         dead_letters,
         periodic_tasks: vec![],

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
 };
 use model::RunId;
-use pins::{Decided, DecidedBy, PinHistory, Pinned, Pins};
+use pins::{DecidedBy, NewPin, PinHistory, PinOutcome, Pins};
 use run_index::ReferenceError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -98,7 +98,7 @@ pub async fn pin(
         Err(refused) => return Err(unprocessable(format!("run: {refused}"))),
     };
     let who = DecidedBy { by, at: gateway.clock.now(), why };
-    gateway.pins().pin(&workflow, Pinned { run, source, baseline }, who).await?;
+    gateway.pins().pin(&workflow, NewPin { run, source, baseline }, who).await?;
     history(&gateway, &workflow).await
 }
 
@@ -111,8 +111,8 @@ pub async fn release(
     let workflow = valid_name(&workflow)?;
     let who = DecidedBy { by, at: gateway.clock.now(), why: short(why, StatusCode::BAD_REQUEST)? };
     match gateway.pins().release(&workflow, who).await? {
-        Decided::Never => Err(not_found(&workflow)),
-        Decided::Now | Decided::Before => history(&gateway, &workflow).await,
+        PinOutcome::Never => Err(not_found(&workflow)),
+        PinOutcome::Now | PinOutcome::Before => history(&gateway, &workflow).await,
     }
 }
 

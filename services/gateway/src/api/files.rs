@@ -76,7 +76,7 @@ pub async fn fetch(
     })?;
     let size = log.file.size_bytes;
     let range =
-        headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(|range| wanted(range, size));
+        headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(|range| parse_range(range, size));
     let opened = gateway.store.open(&log.object).await.map_err(|error| ApiProblem::unavailable(&error))?;
     let mut body = opened.ok_or_else(|| {
         ApiProblem::new(
@@ -114,7 +114,7 @@ pub async fn fetch(
 
 /// Parses a byte range into first and last byte. Multi-range and invalid headers are ignored; a range beyond the end is an
 /// error.
-fn wanted(range: &str, size: u64) -> Option<Result<(u64, u64), ()>> {
+fn parse_range(range: &str, size: u64) -> Option<Result<(u64, u64), ()>> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| (!text.is_empty()).then(|| text.parse::<u64>().ok());
     match (number(first), number(last)) {
@@ -207,8 +207,8 @@ mod tests {
             ("bytes=-", None),
         ];
         for (range, expected) in cases {
-            assert_eq!(wanted(range, 100), expected, "{range}");
+            assert_eq!(parse_range(range, 100), expected, "{range}");
         }
-        assert_eq!(wanted("bytes=0-", 0), Some(Err(())));
+        assert_eq!(parse_range("bytes=0-", 0), Some(Err(())));
     }
 }

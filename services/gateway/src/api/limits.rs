@@ -55,14 +55,14 @@ impl Limiter {
     }
 
     /// Counts a request. Returns whether it is within the rate.
-    pub(crate) fn lets(&self, caller: &String, method: &Method) -> bool {
+    pub(crate) fn allows(&self, caller: &String, method: &Method) -> bool {
         let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
         self.requests.check_key(caller).is_ok() && (!changes || self.changes.check_key(caller).is_ok())
     }
 }
 
 pub(crate) async fn limited(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
-    if gateway.rates.lets(&caller(request.extensions()), request.method()) {
+    if gateway.rates.allows(&caller(request.extensions()), request.method()) {
         return next.run(request).await;
     }
     ApiProblem::new(

@@ -241,7 +241,7 @@ impl Gateway {
     }
 }
 
-async fn shown(gateway: &Gateway, run: &RunId) -> Result<RunResource, ApiProblem> {
+async fn run_resource(gateway: &Gateway, run: &RunId) -> Result<RunResource, ApiProblem> {
     let detail = gateway.run_index.detail(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
     Ok(RunResource { detail, links: Links::of(run) })
 }
@@ -260,7 +260,7 @@ pub async fn show(
     Filtered(ShowQuery { check, metrics }): Filtered<ShowQuery>,
 ) -> Result<Json<RunResource>, ApiProblem> {
     if !metrics && check.is_none() {
-        return shown(&gateway, &run).await.map(Json);
+        return run_resource(&gateway, &run).await.map(Json);
     }
     let check = match check {
         Some(name) => Some(gateway.check_named(&run, &name).await?),
@@ -290,7 +290,7 @@ pub async fn cancel(
             format!("reason: expected at most {LONGEST_REASON} characters, found {}", reason.chars().count());
         return Err(ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, why));
     }
-    let shown = shown(&gateway, &run).await?;
+    let shown = run_resource(&gateway, &run).await?;
     if shown.detail.summary.settled_at.is_none() {
         let fact = Fact::CancelRequested(CancelRequested { by, reason });
         let published = gateway.publisher.publish_run_fact(run, Attempt::FIRST, fact).await;
@@ -311,7 +311,7 @@ pub async fn follow(
     Filtered(FollowFrom { after }): Filtered<FollowFrom>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiProblem> {
-    shown(&gateway, &run).await?;
+    run_resource(&gateway, &run).await?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
     let steps = gateway.run_index.follow(run, last.or(after).unwrap_or(0));
     let steps = steps.filter_map(async |step| {

@@ -64,7 +64,7 @@ pub struct WorkflowOffer {
 
 /// The workflows of the catalogue.
 #[derive(Debug)]
-pub struct Offers {
+pub struct CatalogueListing {
     /// Sorted by name.
     pub workflows: Vec<WorkflowOffer>,
     /// Files that are not readable as workflows.
@@ -75,7 +75,7 @@ pub struct Offers {
 
 /// Handler of `GET /api/v1/workflows`.
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<WorkflowList>, ApiProblem> {
-    let Offers { workflows, broken, problems } = gateway.offers().await?;
+    let CatalogueListing { workflows, broken, problems } = gateway.list_workflows().await?;
     Ok(Json(WorkflowList { schema: "burnin/workflows/v1", workflows, problems, broken }))
 }
 
@@ -84,9 +84,9 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the catalogue or the ledgers cannot be read.
-    pub async fn offers(&self) -> Result<Offers, ApiProblem> {
+    pub async fn list_workflows(&self) -> Result<CatalogueListing, ApiProblem> {
         let read = self.catalogue.read().await.map_err(|error| ApiProblem::unavailable(&error))?;
-        let validated = self.run_index.validated().await?;
+        let validated = self.run_index.last_verdict_times().await?;
         let now = self.clock.now();
         let mut workflows = Vec::new();
         for (name, entry) in &read.workflows {
@@ -120,7 +120,7 @@ impl Gateway {
         let broken = read.broken.into_iter();
         let broken =
             broken.map(|file| BrokenFile { file: file.file, problems: lines(&file.problems) }).collect();
-        Ok(Offers { workflows, broken, problems: lines(&read.problems.0) })
+        Ok(CatalogueListing { workflows, broken, problems: lines(&read.problems.0) })
     }
 }
 

@@ -93,17 +93,17 @@ impl Gateway {
             }
         };
         for Ref { name, commit } in refs {
-            let dealt = github::mark_path(repository, &name, &commit);
+            let mark = github::mark_path(repository, &name, &commit);
             let old = first.refs.get(&name) == Some(&commit);
-            if old || self.store.read(&dealt).await.map_err(StartError::transient)?.is_some() {
+            if old || self.store.read(&mark).await.map_err(StartError::transient)?.is_some() {
                 continue;
             }
-            if !self.secrets.is_empty() && !self.overdue(&dealt).await? {
+            if !self.secrets.is_empty() && !self.overdue(&mark).await? {
                 continue;
             }
             let push =
                 PushEvent { repository: repository.to_owned(), reference: name, paths: None, bot: false };
-            self.pushed(github::DeliveryLog { push, commit, told_by: "a poll of the refs".to_owned() })
+            self.pushed(github::ReceivedPush { push, commit, told_by: "a poll of the refs".to_owned() })
                 .await?;
         }
         Ok(())
@@ -111,8 +111,8 @@ impl Gateway {
 
     /// Whether the webhook is overdue. A webhook is preferred because its payload contains more data than the
     /// ref.
-    async fn overdue(&self, dealt: &str) -> Result<bool, StartError> {
-        let name = dealt.replacen("pushes/", "pushes/noticed/", 1);
+    async fn overdue(&self, mark: &str) -> Result<bool, StartError> {
+        let name = mark.replacen("pushes/", "pushes/noticed/", 1);
         let now = self.clock.now();
         if self.store.create_json(&name, &FirstSeen { at: now }).await.map_err(StartError::transient)?
             == Creation::Created

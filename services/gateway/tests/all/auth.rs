@@ -14,7 +14,7 @@ struct AcceptsAnyUser;
 
 #[async_trait::async_trait]
 impl Authenticator for AcceptsAnyUser {
-    async fn admit(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
+    async fn authenticate(&self, _: &Method, headers: &HeaderMap) -> Result<Caller, Denied> {
         match headers.get("authorization") {
             Some(email) => Ok(Caller { email: email.to_str().unwrap().to_owned(), subscription: None }),
             None => Err(Denied::Unproven("the token is missing".to_owned())),

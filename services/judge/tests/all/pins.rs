@@ -5,7 +5,7 @@ use std::{io::Cursor, sync::Arc};
 use judge::{Judge, Stored};
 use ledger::{Artefacts, MemoryStore, Store};
 use model::{CommandId, Stage, Timestamp};
-use pins::{DecidedBy, Pinned, Pins};
+use pins::{DecidedBy, NewPin, Pins};
 use serde_json::Value;
 use test_support::contract::TestedService;
 use verdict::{
@@ -48,7 +48,7 @@ fn curve(slower: f64, fields: &[(&str, &str)]) -> Baseline {
 }
 
 async fn pin(store: &Arc<MemoryStore>, run: &str, baseline: Baseline) {
-    let pinned = Pinned { run: run.parse().unwrap(), source: PinSource::Run, baseline };
+    let pinned = NewPin { run: run.parse().unwrap(), source: PinSource::Run, baseline };
     let who =
         DecidedBy { by: "ann".to_owned(), at: Timestamp::from_millis(0), why: "after the repair".to_owned() };
     Pins::new(store.clone()).pin("four-gpus", pinned, who).await.unwrap();

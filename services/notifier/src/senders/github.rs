@@ -56,7 +56,7 @@ impl HttpSender {
     pub(super) async fn check(&self, id: &str, check: &CheckRun) -> Result<Reply, String> {
         let Some(repository) = repository(&check.push) else { return Ok(unknown_commit(&check.push)) };
         let token = self.secrets.find("github", SecretOrigin::Token)?;
-        match self.is_there(&repository, id, check, &token).await? {
+        match self.check_run_exists(&repository, id, check, &token).await? {
             Ok(false) => {}
             Ok(true) => return Ok(Reply::Delivered),
             Err(reply) => return Ok(reply),
@@ -84,7 +84,7 @@ impl HttpSender {
     }
 
     /// Whether a check run with this id exists; an error reply if the lookup failed.
-    async fn is_there(
+    async fn check_run_exists(
         &self,
         repository: &str,
         id: &str,

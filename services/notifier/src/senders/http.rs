@@ -13,7 +13,7 @@ use reqwest::{
 use crate::{port::Reply, secrets::SecretText};
 
 /// Timeout of a request, until the last byte of the response.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of bytes read from a response.
 const LONGEST: usize = 4 << 20;
 /// Maximum delay that a receiver can request.
@@ -79,7 +79,7 @@ impl Http {
         }
         // Receivers are set in the configuration: redirects could send notices elsewhere.
         let client = Client::builder()
-            .timeout(PATIENCE)
+            .timeout(REQUEST_TIMEOUT)
             .redirect(Policy::none())
             .user_agent(concat!("burnin/", env!("CARGO_PKG_VERSION")))
             .build();

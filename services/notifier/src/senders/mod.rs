@@ -49,8 +49,8 @@ impl HttpSender {
     /// Sends a test message to a channel of a workflow. Stores no notice.
     pub async fn test(&self, target: &Notify) -> TestResult {
         let id = format!("test-{}", service::ids::unique());
-        if let Some(lacks) = self.secrets.missing_setting(target) {
-            return TestResult::Lacks(lacks);
+        if let Some(missing) = self.secrets.missing_setting(target) {
+            return TestResult::Lacks(missing);
         }
         let address = |name: &str| http::address(name, &self.secrets.find(name, SecretOrigin::Url)?);
         if let Some(Err(wrong)) = target.channel().map(|channel| address(&channel.name)) {

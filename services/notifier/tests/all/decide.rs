@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
 use notifier::decide::{
-    ChannelHistory, NoticeContent, NoticeSubject, PlannedNotice, Recipient, RunOutcome, STILL, StateChange,
+    ChannelHistory, NoticeEvent, NoticeSubject, PlannedNotice, Recipient, RunOutcome, STILL, StateChange,
     notices_of_start,
 };
 use run_index::{RunStatus, RunSummary};
@@ -15,7 +15,7 @@ fn at(hours: f64) -> Timestamp {
 }
 
 /// A run of workflow `w` on cluster `c1`. `how`: `p`ass, `f`ail, `i`nconclusive, `b`roken, `t`imed out, `c`ancelled, `o`pen.
-fn line(number: usize, how: char, hours: f64) -> RunSummary {
+fn summary_of(number: usize, how: char, hours: f64) -> RunSummary {
     let (conclusion, verdict) = match how {
         'p' => ("completed", Some(Verdict::Pass)),
         'd' => ("completed", None),
@@ -66,18 +66,21 @@ fn notices_of(entries: &str) -> Vec<&'static str> {
 }
 
 fn notices_to(entries: &str, on: &[News], apart: f64) -> Vec<&'static str> {
-    let lines: Vec<_> =
-        entries.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
+    let summaries: Vec<_> = entries
+        .chars()
+        .enumerate()
+        .map(|(number, how)| summary_of(number, how, number as f64 * apart))
+        .collect();
     let notify = slack(on);
     let news = |subject: &RunSummary| {
         let subject = NoticeSubject { summary: subject, cluster: Some("c1"), push: None, targets: &notify };
-        match ended(&subject, &lines).as_slice() {
+        match ended(&subject, &summaries).as_slice() {
             [] => "",
-            [PlannedNotice { content: NoticeContent::Changed(new), .. }] => new.news.as_str(),
+            [PlannedNotice { event: NoticeEvent::Changed(new), .. }] => new.news.as_str(),
             other => panic!("{other:?}"),
         }
     };
-    lines.iter().map(news).collect()
+    summaries.iter().map(news).collect()
 }
 
 #[test]
@@ -151,28 +154,28 @@ fn concurrent_runs_are_ordered_by_their_ends() {
     let notify = slack(&News::ALL);
     let news = |summary: &RunSummary, others: &[RunSummary]| {
         let subject = NoticeSubject { summary, cluster: Some("c1"), push: None, targets: &notify };
-        ended(&subject, others).first().map(|planned| match &planned.content {
-            NoticeContent::Changed(StateChange { news, since, first, .. }) => {
+        ended(&subject, others).first().map(|planned| match &planned.event {
+            NoticeEvent::Changed(StateChange { news, since, first, .. }) => {
                 (*news, *since, first.to_string())
             }
             other => panic!("{other:?}"),
         })
     };
     // One run is requested first and ends last.
-    let slow = RunSummary { requested_at: at(-9.0), ..line(1, 'f', 3.0) };
-    let quick = line(2, 'p', 2.0);
-    let next = line(3, 'f', 4.0);
+    let slow = RunSummary { requested_at: at(-9.0), ..summary_of(1, 'f', 3.0) };
+    let quick = summary_of(2, 'p', 2.0);
+    let next = summary_of(3, 'f', 4.0);
     for others in [[slow.clone(), quick.clone(), next.clone()], [next.clone(), quick.clone(), slow.clone()]] {
         assert_eq!(news(&slow, &others), Some((News::Failed, at(3.0), "w-001".to_owned())));
         assert_eq!(news(&quick, &others), None, "runs that end later are ignored");
         assert_eq!(news(&next, &others), None);
     }
     // Every process orders two simultaneous runs in the same way.
-    let (one, two) = (line(1, 'f', 1.0), line(2, 'f', 1.0));
+    let (one, two) = (summary_of(1, 'f', 1.0), summary_of(2, 'f', 1.0));
     let both = [two.clone(), one.clone()];
     assert!(news(&one, &both).is_some() && news(&two, &both).is_none());
     // A late, out-of-order event has the same result as a timely one.
-    let (first, later) = (line(1, 'f', 1.0), line(9, 'p', 9.0));
+    let (first, later) = (summary_of(1, 'f', 1.0), summary_of(9, 'p', 9.0));
     let late = [later.clone(), first.clone()];
     assert_eq!(news(&first, &late), news(&first, &[]));
     assert_eq!(news(&later, &late), Some((News::Recovered, at(1.0), "w-001".to_owned())));
@@ -181,8 +184,8 @@ fn concurrent_runs_are_ordered_by_their_ends() {
 #[test]
 fn systems_are_tracked_separately() {
     let notify = slack(&News::ALL);
-    let failed = line(1, 'f', 1.0);
-    let second = line(2, 'f', 2.0);
+    let failed = summary_of(1, 'f', 1.0);
+    let second = summary_of(2, 'f', 2.0);
     let count = |others: &[RunSummary], cluster| {
         ended(&NoticeSubject { summary: &second, cluster, push: None, targets: &notify }, others).len()
     };
@@ -208,7 +211,7 @@ fn a_commit_receives_a_status_for_every_run() {
         reference: "refs/heads/main".to_owned(),
         commit: "a".repeat(40),
     };
-    let lines: Vec<_> = "pffp".chars().enumerate().map(|(n, how)| line(n, how, n as f64)).collect();
+    let lines: Vec<_> = "pffp".chars().enumerate().map(|(n, how)| summary_of(n, how, n as f64)).collect();
     let of = |summary: &RunSummary, push: Option<&Push>| {
         ended(&NoticeSubject { summary, cluster: None, push, targets: &notify }, &lines)
     };
@@ -216,29 +219,26 @@ fn a_commit_receives_a_status_for_every_run() {
         lines.iter().zip([RunOutcome::Passed, RunOutcome::Failed, RunOutcome::Failed, RunOutcome::Passed])
     {
         let notices = of(line, Some(&push));
-        let content = NoticeContent::Ended(outcome);
-        assert_eq!(
-            notices[0],
-            PlannedNotice { to: Recipient::Status(push.clone()), content: content.clone() }
-        );
-        assert_eq!(notices[1], PlannedNotice { to: Recipient::Check(push.clone()), content });
+        let event = NoticeEvent::Ended(outcome);
+        assert_eq!(notices[0], PlannedNotice { to: Recipient::Status(push.clone()), event: event.clone() });
+        assert_eq!(notices[1], PlannedNotice { to: Recipient::Check(push.clone()), event });
         assert_eq!(notices[2..], of(line, None), "a run without a push has no commit");
     }
     let count = |number: usize| of(&lines[number], None).len();
     assert_eq!([0, 1, 2, 3].map(count), [0, 1, 0, 1]);
 
-    let (open, over) = (line(7, 'o', 7.0), line(8, 'p', 8.0));
+    let (open, over) = (summary_of(7, 'o', 7.0), summary_of(8, 'p', 8.0));
     let begins = |summary: &RunSummary, push| {
         notices_of_start(&NoticeSubject { summary, cluster: None, push, targets: &notify })
     };
     assert_eq!(
         begins(&open, Some(&push)),
-        [PlannedNotice { to: Recipient::Status(push.clone()), content: NoticeContent::Started }]
+        [PlannedNotice { to: Recipient::Status(push.clone()), event: NoticeEvent::Started }]
     );
     assert_eq!(begins(&open, None), []);
     assert_eq!(begins(&over, Some(&push)), [], "an ended run receives no pending status");
     // The commit of a push receives a final status, even of a cancelled run.
-    assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].content, NoticeContent::Ended(RunOutcome::Cancelled));
+    assert_eq!(of(&summary_of(9, 'c', 9.0), Some(&push))[0].event, NoticeEvent::Ended(RunOutcome::Cancelled));
 }
 
 /// The last run's news for a channel. The channel received a notice of each run marked `*`, and none of the runs marked
@@ -250,13 +250,13 @@ fn news_to(entries: &str, on: &[News], apart: f64) -> Option<(News, String)> {
         match how {
             '*' => drop(history.insert(known.unwrap(), ["slack-ops".to_owned()].into())),
             '-' => drop(history.insert(known.unwrap(), BTreeSet::new())),
-            how => lines.push(line(lines.len(), how, lines.len() as f64 * apart)),
+            how => lines.push(summary_of(lines.len(), how, lines.len() as f64 * apart)),
         }
     }
     let notify = slack(on);
     let subject = NoticeSubject { summary: lines.last()?, cluster: Some("c1"), push: None, targets: &notify };
-    match notifier::decide::notices_of_end(&subject, &lines, &history).pop()?.content {
-        NoticeContent::Changed(new) => Some((new.news, new.first.to_string())),
+    match notifier::decide::notices_of_end(&subject, &lines, &history).pop()?.event {
+        NoticeEvent::Changed(new) => Some((new.news, new.first.to_string())),
         other => panic!("{other:?}"),
     }
 }

@@ -22,7 +22,7 @@ fn bed() -> (NotifierBed, Arc<FakeSender>) {
 }
 
 fn channels(sender: &FakeSender) -> Vec<String> {
-    sender.taken().iter().map(|notice| format!("{} {}", notice.run, notice.channel())).collect()
+    sender.received_notices().iter().map(|notice| format!("{} {}", notice.run, notice.channel())).collect()
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_run_without_notify_settings_stores_nothing() {
     let (bed, sender) = bed();
     bed.ends(&SimulatedRun::new("w-1", FAIL, 1.0).pushed()).await;
     bed.periodic_task().await;
-    assert!(sender.taken().is_empty());
+    assert!(sender.received_notices().is_empty());
     assert_eq!(bed.names("notices/").await, ["notices/since.json"]);
 }
 
@@ -64,9 +64,10 @@ async fn a_run_without_notify_settings_stores_nothing() {
 async fn failed_deliveries_are_retried_with_growing_delays() {
     let (mut bed, sender) = bed();
     for _ in 0..3 {
-        sender.answer(false, Reply::transient("status 500"));
+        sender.plan_reply(false, Reply::transient("status 500"));
     }
-    sender.answer(false, Reply::Transient { why: "status 429".into(), after: Some(Span::from_secs(900)) });
+    sender
+        .plan_reply(false, Reply::Transient { why: "status 429".into(), after: Some(Span::from_secs(900)) });
     bed.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
     let mut waited = Vec::new();
     for number in 1..=4 {
@@ -80,26 +81,26 @@ async fn failed_deliveries_are_retried_with_growing_delays() {
         bed.restart();
         bed.periodic_task().await;
         assert_eq!(bed.names("notices/w-1/webhook-pager/try").await.len(), number);
-        assert!(sender.taken().is_empty());
+        assert!(sender.received_notices().is_empty());
         bed.clock.advance(Span::from_millis(1));
         bed.periodic_task().await;
     }
     assert_eq!(waited, [2, 4, 8, 900], "a longer delay requested by the receiver has priority");
-    assert_eq!(sender.taken().len(), 1);
+    assert_eq!(sender.received_notices().len(), 1);
     assert_eq!(bed.names("notices/open/").await, [""; 0]);
 }
 
 #[tokio::test]
 async fn a_rejected_notice_is_not_repeated_and_is_logged() {
     let (mut bed, sender) = bed();
-    sender.answer(false, Reply::permanent("status 410 Gone"));
+    sender.plan_reply(false, Reply::permanent("status 410 Gone"));
     bed.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
     for hours in 2..40 {
         bed.now_is(f64::from(hours));
         bed.restart();
         bed.periodic_task().await;
     }
-    assert!(sender.taken().is_empty());
+    assert!(sender.received_notices().is_empty());
     let end = bed.json("notices/w-1/webhook-pager/end.json").await;
     assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("status 410 Gone")));
     assert_eq!(
@@ -113,7 +114,7 @@ async fn a_rejected_notice_is_not_repeated_and_is_logged() {
 async fn a_notice_is_given_up_after_a_day() {
     let (bed, sender) = bed();
     for _ in 0..1000 {
-        sender.answer(false, Reply::transient("the receiver is unreachable"));
+        sender.plan_reply(false, Reply::transient("the receiver is unreachable"));
     }
     bed.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
     for quarter in 0..110 {
@@ -132,7 +133,7 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     let (mut bed, sender) = bed();
     let failed = SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager());
     // A process decided the notice, started an attempt and ended: the attempt exists without a result.
-    sender.answer(false, Reply::transient("died"));
+    sender.plan_reply(false, Reply::transient("died"));
     bed.ends(&failed).await;
     bed.store.remove("notices/w-1/webhook-pager/said-1.json").await.unwrap();
     bed.restart();
@@ -140,7 +141,10 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
         bed.periodic_task().await;
         assert_eq!(bed.notifier.handle(&closed(&failed)).await, Disposition::Done);
     }
-    assert!(sender.taken().is_empty(), "the process that started the attempt may still be sending");
+    assert!(
+        sender.received_notices().is_empty(),
+        "the process that started the attempt may still be sending"
+    );
     bed.clock.advance(notifier::outbox::UNDER_WAY);
     bed.periodic_task().await;
     assert_eq!(sender.counted().into_values().collect::<Vec<_>>(), [1]);
@@ -174,7 +178,7 @@ async fn missed_endings_are_found_in_the_ledger() {
     // A run that ended before the first search causes no notice, and its recovery causes none.
     bed.record(&SimulatedRun::new("w-0", FAIL, -1.0).notifying(pager())).await;
     bed.periodic_task().await;
-    assert!(sender.taken().is_empty());
+    assert!(sender.received_notices().is_empty());
     bed.record(&SimulatedRun::new("w-1", PASS, 1.0).notifying(pager())).await;
     bed.record(&SimulatedRun::new("w-2", FAIL, 2.0).notifying(pager())).await;
     bed.now_is(3.0);
@@ -198,7 +202,11 @@ fn news(sender: &FakeSender) -> Vec<String> {
         }
         other => panic!("{other:?}"),
     };
-    sender.taken().iter().map(|notice| format!("{} {}", notice.run, news(&notice.letter))).collect()
+    sender
+        .received_notices()
+        .iter()
+        .map(|notice| format!("{} {}", notice.run, news(&notice.letter)))
+        .collect()
 }
 
 #[tokio::test]
@@ -209,7 +217,7 @@ async fn a_failure_is_reported_after_unreported_failures() {
     bed.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
     bed.ends(&SimulatedRun::new("w-2", FAIL, 2.0).notifying(pager())).await;
     assert_eq!(news(&sender), ["w-1 failed"]);
-    let OutgoingMessage::Channel { content: body, .. } = &sender.taken()[0].letter else {
+    let OutgoingMessage::Channel { content: body, .. } = &sender.received_notices()[0].letter else {
         panic!("a webhook")
     };
     assert_eq!(
@@ -230,13 +238,13 @@ async fn a_failure_is_reported_after_unreported_failures() {
 #[tokio::test]
 async fn the_next_failure_causes_a_notice_if_the_first_notice_was_refused() {
     let (bed, sender) = bed();
-    sender.answer(false, Reply::permanent("status 404"));
+    sender.plan_reply(false, Reply::permanent("status 404"));
     bed.ends(&SimulatedRun::new("w-1", FAIL, 1.0).notifying(pager())).await;
     bed.ends(&SimulatedRun::new("w-2", FAIL, 2.0).notifying(pager())).await;
     bed.ends(&SimulatedRun::new("w-3", FAIL, 3.0).notifying(pager())).await;
     assert_eq!(news(&sender), ["w-2 failed"]);
     // A notice with remaining attempts is treated as received.
-    sender.answer(false, Reply::transient("status 500"));
+    sender.plan_reply(false, Reply::transient("status 500"));
     bed.ends(&SimulatedRun::new("w-4", PASS, 4.0).notifying(pager())).await;
     bed.ends(&SimulatedRun::new("w-5", PASS, 5.0).notifying(pager())).await;
     assert_eq!(news(&sender), ["w-2 failed"]);
@@ -280,7 +288,7 @@ fn states(sender: &FakeSender) -> Vec<String> {
         OutgoingMessage::Status(status) => status.state.clone(),
         other => panic!("{other:?}"),
     };
-    sender.taken().iter().map(|notice| state(&notice.letter)).collect()
+    sender.received_notices().iter().map(|notice| state(&notice.letter)).collect()
 }
 
 #[tokio::test]
@@ -305,7 +313,9 @@ async fn a_commit_waits_until_its_run_has_ended() {
         bed.ends(&SimulatedRun { how, ..open.clone() }).await;
         assert_eq!(bed.notifier.handle(&requested(&open)).await, Disposition::Done);
         assert_eq!(states(&sender), ["pending", ended]);
-        let OutgoingMessage::Status(status) = &sender.taken()[1].letter else { panic!("a status") };
+        let OutgoingMessage::Status(status) = &sender.received_notices()[1].letter else {
+            panic!("a status")
+        };
         assert_eq!((status.context.as_str(), status.push.clone()), ("burnin/nightly", push()));
         assert_eq!(status.target_url.as_deref(), Some("https://burnin.example/runs/w-1"));
     }
@@ -317,7 +327,7 @@ async fn a_pending_status_never_follows_the_final_one() {
     let (mut bed, sender) = bed();
     let open = SimulatedRun::new("w-1", RunEnd::Open, 1.0).notifying(github.clone()).pushed();
     bed.record(&open).await;
-    sender.answer(false, Reply::transient("status 502"));
+    sender.plan_reply(false, Reply::transient("status 502"));
     assert_eq!(bed.notifier.handle(&requested(&open)).await, Disposition::Done);
     bed.ends(&SimulatedRun { how: PASS, ..open.clone() }).await;
     bed.now_is(9.0);
@@ -329,7 +339,7 @@ async fn a_pending_status_never_follows_the_final_one() {
     // Another process is about to send the pending status, so the final status waits.
     let open = SimulatedRun { run: "w-2".to_owned(), ended: 10.0, began: 9.5, ..open };
     bed.record(&open).await;
-    sender.answer(false, Reply::transient("died"));
+    sender.plan_reply(false, Reply::transient("died"));
     assert_eq!(bed.notifier.handle(&requested(&open)).await, Disposition::Done);
     bed.store.remove("notices/w-2/github-begun/said-1.json").await.unwrap();
     bed.restart();
@@ -358,7 +368,7 @@ async fn the_end_of_a_run_is_published_as_a_reply_to_its_request_message() {
         json!({"request": {"source": "//acme/ci", "id": "42"}, "run": "w-1", "problem": null,
                "ended": {"conclusion": {"how": "completed"}, "verdict": "inconclusive"}})
     );
-    assert!(sender.taken().is_empty());
+    assert!(sender.received_notices().is_empty());
 }
 
 #[tokio::test]

@@ -118,17 +118,17 @@ async fn every_sender_conforms() {
         fn plan(&self, planned: notifier::conformance::PlannedReply) {
             use notifier::conformance::PlannedReply::*;
             match planned {
-                Accepts => self.0.answer(true, Reply::Delivered),
-                AcceptsWithoutResponse => self.0.answer(true, Reply::transient("it breaks")),
+                Accepts => self.0.plan_reply(true, Reply::Delivered),
+                AcceptsWithoutResponse => self.0.plan_reply(true, Reply::transient("it breaks")),
                 Busy(seconds) => {
                     let after = Some(Span::from_secs(seconds));
-                    self.0.answer(false, Reply::Transient { why: "busy".to_owned(), after });
+                    self.0.plan_reply(false, Reply::Transient { why: "busy".to_owned(), after });
                 }
-                Refuses => self.0.answer(false, Reply::permanent("status 410 Gone")),
+                Refuses => self.0.plan_reply(false, Reply::permanent("status 410 Gone")),
             }
         }
         fn arrived(&self) -> Vec<String> {
-            self.0.taken().into_iter().map(|notice| notice.id).collect()
+            self.0.received_notices().into_iter().map(|notice| notice.id).collect()
         }
     }
     for kind in [posted, message, checked] {

@@ -17,7 +17,7 @@ async fn letters(paper: SimulatedRun) -> Vec<Notice> {
     let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
     bed.ends(&paper.notifying(channels).pushed()).await;
-    let mut taken = sender.taken();
+    let mut taken = sender.received_notices();
     taken.sort_by_key(Notice::channel);
     taken
 }

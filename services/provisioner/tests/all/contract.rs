@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use cluster_api::fake_provider::FakeClusters;
 use provisioner::Provisioner;
-use test_support::contract::{LOOK, TestedService};
+use test_support::contract::{POLL_INTERVAL, TestedService};
 
 fn service() -> TestedService {
-    TestedService::new(|clock| Provisioner::new(Arc::new(FakeClusters::new(clock)), LOOK))
+    TestedService::new(|clock| Provisioner::new(Arc::new(FakeClusters::new(clock)), POLL_INTERVAL))
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use cluster_api::{ClusterProvider, ClusterStatus, Order};
+use cluster_api::{ClusterProvider, ClusterStatus, LeaseRequest};
 use cluster_deployed::{Deployed, DeployedClusters};
 use model::{Attempt, BuildSpec, CommandId, Span, Stage, System, Verb};
 use provisioner::{Providers, Provisioner, notification::NotificationHandler};
@@ -88,7 +88,7 @@ async fn the_ends_of_deployment_and_teardown_are_published() {
     let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
     let name = id.resource_name();
     let expires_at = bed.clock.now() + Span::from_secs(3600);
-    clusters.create(&Order { id, name: name.clone(), system: system(), expires_at }).await.unwrap();
+    clusters.create(&LeaseRequest { id, name: name.clone(), system: system(), expires_at }).await.unwrap();
     while clusters.poll(&name).await.unwrap() == ClusterStatus::Starting {}
     for pushed in bed.cloud.notifications() {
         assert_eq!(push(&pushed).await, Disposition::Done);

@@ -5,28 +5,30 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use cluster_api::{ClusterListing, ClusterProvider, ClusterStatus, Order, fake_provider::FakeClusters};
+use cluster_api::{
+    ClusterListing, ClusterProvider, ClusterStatus, LeaseRequest, fake_provider::FakeClusters,
+};
 use cluster_local::LocalClusters;
 use model::{Attempt, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
-use provisioner::{LeaseOutcome, SweptCluster, sweep};
+use provisioner::{SweepResult, SweptCluster, sweep};
 use service::{Clock, ManualClock, PortError, SystemClock};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 const GRACE: Span = Span::from_secs(120);
 
-fn order(run: &str, expires_at: Timestamp) -> Order {
+fn order(run: &str, expires_at: Timestamp) -> LeaseRequest {
     let run = run.parse().unwrap();
     let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
-    Order { name: id.resource_name(), id, system: System::processes(1), expires_at }
+    LeaseRequest { name: id.resource_name(), id, system: System::processes(1), expires_at }
 }
 
 fn outcomes(swept: &[SweptCluster]) -> Vec<(&str, &str)> {
-    let word = |outcome: &LeaseOutcome| match outcome {
-        LeaseOutcome::Kept { .. } => "kept",
-        LeaseOutcome::Unlabelled => "unlabelled",
-        LeaseOutcome::Due => "due",
-        LeaseOutcome::Deleted(_) => "gone",
-        LeaseOutcome::Remaining(_) => "left",
+    let word = |outcome: &SweepResult| match outcome {
+        SweepResult::Kept { .. } => "kept",
+        SweepResult::Unlabelled => "unlabelled",
+        SweepResult::Due => "due",
+        SweepResult::Deleted(_) => "gone",
+        SweepResult::DeletionFailed(_) => "left",
     };
     swept.iter().map(|swept| (swept.cluster.run.as_str(), word(&swept.outcome))).collect()
 }
@@ -56,7 +58,7 @@ struct WrongDeletions {
 
 #[service::async_trait]
 impl ClusterProvider for WrongDeletions {
-    async fn create(&self, order: &Order) -> Result<String, PortError> {
+    async fn create(&self, order: &LeaseRequest) -> Result<String, PortError> {
         self.clusters.create(order).await
     }
     async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use build_service::LocalBuilds;
-use cluster_api::{ClusterProvider, ClusterStatus, Order};
+use cluster_api::{ClusterProvider, ClusterStatus, LeaseRequest};
 use cluster_deployed::{Deployed, DeployedClusters};
 use ledger::{FolderStore, Store};
 use model::{Attempt, CommandId, Deleted, Span, Stage, Verb};
@@ -27,7 +27,7 @@ fn be_host() {
 pub struct ToolkitHost {
     pub cloud: Cloud,
     pub clock: Arc<ManualClock>,
-    pub order: Order,
+    pub order: LeaseRequest,
     pub clusters: DeployedClusters,
     _root: TempDir,
 }
@@ -91,7 +91,7 @@ impl ToolkitHost {
         };
         let system = deployed.to_system();
         let expires_at = clock.now() + Span::from_secs(36_000);
-        let order = Order { name: id.resource_name(), id, system, expires_at };
+        let order = LeaseRequest { name: id.resource_name(), id, system, expires_at };
         Self { cloud, clock, order, clusters, _root: root }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use build_service::cloud_build::{CloudBuilds, client::CloudBuildClient, submissions::Timing};
 use cloudbuild_standin::{CloudBuild, Fault};
-use cluster_api::{ClusterProvider, ClusterStatus, Order, provider_conformance};
+use cluster_api::{ClusterProvider, ClusterStatus, LeaseRequest, provider_conformance};
 use cluster_deployed::{Deployed, DeployedClusters};
 use ledger::MemoryStore;
 use model::{Attempt, BuildSpec, CommandId, Span, Stage, System, Verb};
@@ -93,7 +93,7 @@ async fn lost_responses_cause_no_second_deployment_or_teardown() {
         let run = "lossy".parse().unwrap();
         let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
         let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
-        let order = Order { name: name.clone(), id, system: system("SUCCESS"), expires_at };
+        let order = LeaseRequest { name: name.clone(), id, system: system("SUCCESS"), expires_at };
         bed.cloud.next_create(fault);
         while let Err(PortError::Transient(_)) = bed.clusters.create(&order).await {
             bed.clock.advance(SETTLE);
@@ -117,7 +117,7 @@ async fn a_teardown_ended_by_cloud_build_is_retried() {
     let run = "stuck".parse().unwrap();
     let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
     let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
-    let order = Order { name: name.clone(), id, system: system("TIMEOUT"), expires_at };
+    let order = LeaseRequest { name: name.clone(), id, system: system("TIMEOUT"), expires_at };
     bed.clusters.create(&order).await.unwrap();
     let reason = loop {
         match bed.clusters.delete(&name).await {

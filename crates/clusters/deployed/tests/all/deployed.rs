@@ -3,13 +3,13 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use build_service::LocalBuilds;
-use cluster_api::{ClusterProvider, ClusterStatus, Order, Settings, provider_conformance};
+use cluster_api::{ClusterProvider, ClusterStatus, LeaseRequest, Settings, provider_conformance};
 use cluster_deployed::{Deployed, DeployedClusters, RetentionPeriods};
 use cluster_local::LocalClusters;
 use cluster_slurm::Slurm;
 use ledger::{FolderStore, Store};
 use model::{Attempt, BuildSpec, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
-use provisioner::{LeaseOutcome, Providers, SweptCluster, release, sweep};
+use provisioner::{Providers, SweepResult, SweptCluster, release, sweep};
 use serde_json::{Value, json};
 use service::{Clock, ManualClock, PortError, SystemClock};
 use tempfile::TempDir;
@@ -82,7 +82,7 @@ impl FolderDeployment {
         steps(&script, "gone.json", &["_CLUSTER"])
     }
 
-    fn order(&self, deploy: BuildSpec, destroy: BuildSpec) -> Order {
+    fn order(&self, deploy: BuildSpec, destroy: BuildSpec) -> LeaseRequest {
         let slurm = slurm();
         let deployed = Deployed { deploy, destroy, keep: self.keep.clone(), system: slurm.system() };
         let id = CommandId {
@@ -92,7 +92,7 @@ impl FolderDeployment {
             verb: Verb::Start,
         };
         let (system, expires_at) = (deployed.to_system(), self.clock.now() + LIFE);
-        Order { name: id.resource_name(), id, system, expires_at }
+        LeaseRequest { name: id.resource_name(), id, system, expires_at }
     }
 
     async fn settled(&self, name: &str) -> ClusterStatus {
@@ -331,10 +331,10 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         // The independent sweeper finds the cluster and reports why it remains.
         bed.clock.advance(LIFE);
         let swept = sweep(&bed.clusters, Span::from_secs(1), false).await.unwrap();
-        assert!(matches!(swept[0].outcome, LeaseOutcome::Kept { .. }), "{swept:?}");
+        assert!(matches!(swept[0].outcome, SweepResult::Kept { .. }), "{swept:?}");
         bed.clock.advance(Span::from_secs(1));
         let swept = sweep(&bed.clusters, Span::from_secs(1), true).await.unwrap();
-        assert!(matches!(&swept[0].outcome, LeaseOutcome::Remaining(_)), "{swept:?}");
+        assert!(matches!(&swept[0].outcome, SweepResult::DeletionFailed(_)), "{swept:?}");
         let why = bed.delete(&order.name).await.unwrap_err();
         assert!(why.contains(expected), "{why}");
     }
@@ -346,7 +346,7 @@ async fn an_unreadable_request_is_left_to_an_operator() {
     bed.store.create("clusters/open/somebody", "{}".into()).await.unwrap();
     bed.clock.advance(LIFE);
     let swept = sweep(&bed.clusters, Span::from_secs(1), true).await.unwrap();
-    assert_eq!(swept[0].outcome, LeaseOutcome::Unlabelled);
+    assert_eq!(swept[0].outcome, SweepResult::Unlabelled);
     assert_eq!(swept[0].cluster.expires_at, None::<Timestamp>);
 }
 
@@ -367,7 +367,7 @@ fn with_parts(bed: &FolderDeployment) -> (BuildSpec, BuildSpec) {
     (steps(&deploy, "cluster.json", &declared), steps(&destroy, "gone.json", &["_CLUSTER", "_KEEP"]))
 }
 
-fn order_of(bed: &FolderDeployment, run: &str, change: impl FnOnce(&mut BuildSpec)) -> Order {
+fn order_of(bed: &FolderDeployment, run: &str, change: impl FnOnce(&mut BuildSpec)) -> LeaseRequest {
     let (mut deploy, destroy) = with_parts(bed);
     change(&mut deploy);
     let mut order = bed.order(deploy, destroy);
@@ -433,7 +433,7 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
     bed.clock.advance(Span::from_secs(700));
     for _ in 0..3000 {
         let swept = sweep(&bed.clusters, Span::from_secs(0), true).await.unwrap();
-        if swept.iter().all(|swept| !matches!(swept.outcome, LeaseOutcome::Remaining(_))) {
+        if swept.iter().all(|swept| !matches!(swept.outcome, SweepResult::DeletionFailed(_))) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -469,7 +469,7 @@ async fn kept_parts_in_use_are_not_released() {
     let user = order_of(&bed, "night-2", |_| {});
     bed.clusters.create(&user).await.unwrap();
     assert!(matches!(bed.settled(&user.name).await, ClusterStatus::Ready(_)));
-    let Some(SweptCluster { outcome: LeaseOutcome::Remaining(why), .. }) =
+    let Some(SweptCluster { outcome: SweepResult::DeletionFailed(why), .. }) =
         release(&bed.clusters, &kept).await.unwrap()
     else {
         panic!("released although {} uses it", user.name)
@@ -479,13 +479,13 @@ async fn kept_parts_in_use_are_not_released() {
     bed.delete(&user.name).await.unwrap();
     let released = loop {
         match release(&bed.clusters, &kept).await.unwrap() {
-            Some(SweptCluster { outcome: LeaseOutcome::Remaining(_), .. }) => {
+            Some(SweptCluster { outcome: SweepResult::DeletionFailed(_), .. }) => {
                 tokio::time::sleep(Duration::from_millis(5)).await
             }
             other => break other,
         }
     };
-    assert!(matches!(released, Some(SweptCluster { outcome: LeaseOutcome::Deleted(_), .. })), "{released:?}");
+    assert!(matches!(released, Some(SweptCluster { outcome: SweepResult::Deleted(_), .. })), "{released:?}");
     assert_eq!(bed.has(), Vec::<String>::new());
     assert_eq!(release(&bed.clusters, &kept).await.unwrap(), None, "the released parts are not listed");
     assert_eq!(release(&bed.clusters, "never").await.unwrap(), None);

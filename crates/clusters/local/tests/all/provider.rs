@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cluster_api::{ClusterProvider, ClusterStatus, Order, fake_provider::FakeClusters, provider_conformance};
+use cluster_api::{
+    ClusterProvider, ClusterStatus, LeaseRequest, fake_provider::FakeClusters, provider_conformance,
+};
 use cluster_local::LocalClusters;
 use model::{Attempt, CommandId, Span, Stage, System, Timestamp, Verb};
 use service::{Clock, SystemClock};
@@ -47,7 +49,7 @@ async fn a_host_with_gpus_is_one_node() {
         };
         let name = id.resource_name();
         let system = System::processes(3);
-        provider.create(&Order { id, name: name.clone(), system, expires_at: soon() }).await.unwrap();
+        provider.create(&LeaseRequest { id, name: name.clone(), system, expires_at: soon() }).await.unwrap();
         let cluster = loop {
             match provider.poll(&name).await.unwrap() {
                 ClusterStatus::Ready(cluster) => break cluster,

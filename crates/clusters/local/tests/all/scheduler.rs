@@ -44,12 +44,12 @@ async fn image_of(store: &dyn Store, program: &str) -> Image {
 }
 
 /// A cluster of two processes, deleted at the end of the test in any case.
-struct Rented {
+struct ProvisionedCluster {
     clusters: ClusterFolder,
     cluster: Cluster,
 }
 
-impl Rented {
+impl ProvisionedCluster {
     fn under(root: &Path) -> Self {
         let clusters = ClusterFolder::new(root, crate::support::program());
         let nodes = ["node-0", "node-1"].map(|name| Node::new(name, 1)).into();
@@ -65,7 +65,7 @@ impl Rented {
     }
 }
 
-impl Drop for Rented {
+impl Drop for ProvisionedCluster {
     fn drop(&mut self) {
         self.clusters.delete("c", || SystemClock.now()).unwrap();
     }
@@ -82,23 +82,23 @@ async fn the_fake_scheduler_conforms() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_process_scheduler_conforms() {
     let root = tempfile::tempdir().unwrap();
-    let rented = Rented::under(root.path());
+    let provisioned = ProvisionedCluster::under(root.path());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let image = image(&*store).await;
     let scheduler = LocalJobs::new(store);
-    scheduler_conformance::scheduler(&scheduler, &rented.cluster, |name| {
-        job(&rented.cluster, Some(&image), name)
+    scheduler_conformance::scheduler(&scheduler, &provisioned.cluster, |name| {
+        job(&provisioned.cluster, Some(&image), name)
     })
     .await;
-    let folder =
-        supervisor::JobFolder::at(rented.cluster.access.processes_folder().unwrap()).output_folder("one");
-    scheduler_conformance::folder(&scheduler, &rented.cluster, "one", &folder).await;
+    let folder = supervisor::JobFolder::at(provisioned.cluster.access.processes_folder().unwrap())
+        .output_folder("one");
+    scheduler_conformance::folder(&scheduler, &provisioned.cluster, "one", &folder).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_with_a_wrong_digest_is_not_run() {
     let root = tempfile::tempdir().unwrap();
-    let rented = Rented::under(&root.path().join("clusters"));
+    let rented = ProvisionedCluster::under(&root.path().join("clusters"));
     let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
     let image = image(&*store).await;
     let mut changed = image.clone();
@@ -121,7 +121,7 @@ async fn an_image_with_a_wrong_digest_is_not_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_staging_produces_complete_images() {
     let root = tempfile::tempdir().unwrap();
-    let rented = Rented::under(&root.path().join("clusters"));
+    let rented = ProvisionedCluster::under(&root.path().join("clusters"));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let program = format!("#!/bin/sh\nexec echo whole\n{}", "# filler\n".repeat(500_000));
     let image = image_of(&*store, &program).await;
@@ -144,7 +144,7 @@ async fn concurrent_staging_produces_complete_images() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_of_each_node_runs_once_on_each_node() {
     let root = tempfile::tempdir().unwrap();
-    let rented = Rented::under(root.path());
+    let rented = ProvisionedCluster::under(root.path());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let cluster = &rented.cluster;
     let jobs = LocalJobs::new(store.clone());
@@ -154,7 +154,7 @@ async fn a_program_of_each_node_runs_once_on_each_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_of_pairs_runs_on_both_nodes_of_each_pair() {
     let root = tempfile::tempdir().unwrap();
-    let rented = Rented::under(root.path());
+    let rented = ProvisionedCluster::under(root.path());
     let jobs = LocalJobs::new(Arc::new(MemoryStore::default()));
     let cluster = &rented.cluster;
     scheduler_conformance::program_of_each_pair(&jobs, cluster, |name| job(cluster, None, name)).await;

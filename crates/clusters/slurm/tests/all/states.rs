@@ -16,11 +16,11 @@ fn recorded(version: &str, file: &str) -> String {
 
 /// The recorded output of `scontrol show job`, parsed.
 fn shown(version: &str, scenario: &str) -> SlurmJobRow {
-    SlurmJobRow::shown(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
+    SlurmJobRow::from_scontrol(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
 }
 
 /// The accounting record of the allocation, with the columns that the adapter requests.
-fn accounted(version: &str, scenario: &str) -> SlurmJobRow {
+fn accounting_row(version: &str, scenario: &str) -> SlurmJobRow {
     let text = recorded(version, &format!("{scenario}.sacct.txt"));
     let line = text.lines().nth(1).expect("a line");
     let column: Vec<&str> = line.split('|').collect();
@@ -90,14 +90,17 @@ fn both_slurm_versions_report_the_same_states() {
 fn accounting_and_controller_agree_on_ended_jobs() {
     for version in VERSIONS {
         for scenario in ["completed", "failed-exit3", "failed-one-rank", "cancelled", "node-cut-off"] {
-            let (shown, accounted) = (shown(version, scenario), accounted(version, scenario));
+            let (shown, accounted) = (shown(version, scenario), accounting_row(version, scenario));
             assert_eq!(accounted.state, shown.state, "{version} {scenario}");
             assert_eq!(accounted.id, shown.id, "{version} {scenario}");
             assert_eq!(accounted.ended_at, shown.ended_at, "{version} {scenario}");
         }
-        assert_eq!(accounted(version, "failed-exit3").exit, (3, 0));
+        assert_eq!(accounting_row(version, "failed-exit3").exit, (3, 0));
         assert_eq!(
-            found(&accounted(version, "node-cut-off"), &claimed(&accounted(version, "node-cut-off"))),
+            found(
+                &accounting_row(version, "node-cut-off"),
+                &claimed(&accounting_row(version, "node-cut-off"))
+            ),
             "lost: NODE_FAIL"
         );
     }

@@ -1,5 +1,5 @@
 //! A ledger in memory and simulated facts that answer commands, for stories and properties.
-use lifecycle::{Decision, Ignored, Input, Occurrence, RunState, decide, decide_first, evolve, fold, owed};
+use lifecycle::{Decision, Ignored, Input, ReceivedFact, RunState, decide, decide_first, evolve, fold, owed};
 use model::*;
 pub use test_support::good_run::*;
 
@@ -59,7 +59,7 @@ pub struct TestLedger {
 impl TestLedger {
     pub fn open(workflow: Workflow) -> Self {
         let event = EventKey { source: "//test".into(), id: "request".into() };
-        let entry = decide_first(Occurrence { event, attempt: Attempt::FIRST, fact: requested(workflow) });
+        let entry = decide_first(ReceivedFact { event, attempt: Attempt::FIRST, fact: requested(workflow) });
         let record = record(1, START, entry);
         let state = fold([&record]).expect("a request starts a ledger");
         Self { records: vec![record], state, now: START }
@@ -80,7 +80,7 @@ impl TestLedger {
 
     fn feed_message(&mut self, id: &str, attempt: Attempt, fact: Fact) -> Option<Ignored> {
         let event = EventKey { source: "//test".into(), id: id.into() };
-        self.wake(Input::Fact(Box::new(Occurrence { event, attempt, fact })))
+        self.wake(Input::Fact(Box::new(ReceivedFact { event, attempt, fact })))
     }
 
     pub fn tick(&mut self, seconds: u64) {

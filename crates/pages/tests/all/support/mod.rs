@@ -11,7 +11,7 @@ use model::{
     measurement::Reading,
 };
 use pages::{Dashboard, Plans, WorkflowPlan};
-use run_index::{Pace, RunIndex};
+use run_index::{RefreshIntervals, RunIndex};
 use service::{Clock, SystemClock};
 use tower::ServiceExt;
 
@@ -141,7 +141,7 @@ pub fn dashboard_of(store: Arc<dyn Store>) -> Dashboard {
         Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique)),
         Arc::clone(&store),
         Arc::clone(&clock),
-        Pace::LOCAL,
+        RefreshIntervals::LOCAL,
     );
     let (run_index, plans) = (Arc::new(run_index), Arc::new(TwoWorkflows));
     Dashboard {

@@ -1,5 +1,5 @@
 //! Runs for reports: the state machine creates each record of their ledgers, at a simulated time.
-use lifecycle::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};
+use lifecycle::{Decision, Input, ReceivedFact, RunState, decide, decide_first, evolve, fold};
 use model::{
     Program,
     measurement::{Device, Half, LogEnd, OutOfBounds, Reading, Row, Table},
@@ -140,7 +140,7 @@ pub fn job_end(state: &str, exit_code: Option<i32>) -> JobEnd {
     }
 }
 
-pub fn places() -> RunLocations {
+pub fn locations() -> RunLocations {
     RunLocations {
         ledger: "/home/ada/.burnin/ledger/quickstart-1".into(),
         artefacts: "/home/ada/.burnin/artefacts/quickstart-1".into(),
@@ -156,7 +156,7 @@ pub struct Run {
     pub state: RunState,
     pub reading: Option<Reading>,
     pub judgement: Option<Judgement>,
-    pub places: RunLocations,
+    pub locations: RunLocations,
     now: Timestamp,
 }
 
@@ -165,18 +165,27 @@ impl Run {
         let trigger = Trigger { kind: "manual".into(), by: "ada".into() };
         let fact = Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }));
         let event = EventKey { source: "//test".into(), id: "request".into() };
-        let entry = decide_first(Occurrence { event, attempt: Attempt::FIRST, fact });
+        let entry = decide_first(ReceivedFact { event, attempt: Attempt::FIRST, fact });
         let record = record(1, START, entry);
         let state = fold([&record]).expect("a request starts a ledger");
-        Self { records: vec![record], state, reading: None, judgement: None, places: places(), now: START }
+        Self {
+            records: vec![record],
+            state,
+            reading: None,
+            judgement: None,
+            locations: locations(),
+            now: START,
+        }
     }
 
     /// Records the fact, `millis` milliseconds after the previous one.
     pub fn fact(&mut self, millis: u64, attempt: u32, fact: Fact) -> &mut Self {
         let id = format!("{}-{attempt}-{}", fact.event_type(), self.records.len());
         let event = EventKey { source: "//test".into(), id };
-        let ignored = self
-            .wake(millis, Input::Fact(Box::new(Occurrence { event, attempt: Attempt::new(attempt), fact })));
+        let ignored = self.wake(
+            millis,
+            Input::Fact(Box::new(ReceivedFact { event, attempt: Attempt::new(attempt), fact })),
+        );
         assert_eq!(ignored, None);
         self
     }
@@ -274,7 +283,7 @@ impl Run {
             run: Some(report::ReportedRun {
                 state: &self.state,
                 records: &self.records,
-                locations: &self.places,
+                locations: &self.locations,
                 rounds: &[],
                 check: None,
             }),
@@ -333,7 +342,7 @@ pub fn unbuilt() -> Run {
                    Correct the source and run again; the step's output is in the artefacts.";
     let failure = Failure::new(Class::Workload, "FAILURE", message);
     run.fact(40, 1, Fact::ImageAccepted(handle("build-71c2"))).fact(2100, 1, Fact::ImageFailed(failure));
-    (run.places.logs, run.places.report) = (None, None);
+    (run.locations.logs, run.locations.report) = (None, None);
     run
 }
 
@@ -343,7 +352,7 @@ pub fn cancelled() -> Run {
     let cancel = CancelRequested { by: "ada".into(), reason: "wrong branch".into() };
     run.fact(4000, 1, Fact::CancelRequested(cancel));
     run.fact(300, 1, Fact::JobDone(job_end("CANCELLED", None))).gone();
-    run.places.logs = None;
+    run.locations.logs = None;
     run
 }
 

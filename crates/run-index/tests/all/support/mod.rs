@@ -6,9 +6,9 @@ use std::sync::{
 
 use bytes::Bytes;
 use ledger::{Creation, Digest, Ledger, ObjectReader, Store, StoreError};
-use lifecycle::{Decision, Input, Occurrence, decide, decide_first, fold};
+use lifecycle::{Decision, Input, ReceivedFact, decide, decide_first, fold};
 use model::*;
-use run_index::{Pace, RunIndex};
+use run_index::{RefreshIntervals, RunIndex};
 use serde_json::json;
 use service::ManualClock;
 
@@ -69,7 +69,7 @@ pub fn ledger(store: Arc<dyn Store>) -> Ledger {
 }
 
 pub fn run_index(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<RunIndex> {
-    let pace = Pace { max_age: Span::from_secs(1), scan_interval: Span::from_secs(10) };
+    let pace = RefreshIntervals { max_age: Span::from_secs(1), scan_interval: Span::from_secs(10) };
     Arc::new(RunIndex::new(ledger(Arc::clone(store)), Arc::clone(store), clock.clone(), pace))
 }
 
@@ -92,7 +92,7 @@ fn workflow(number: usize) -> Workflow {
 pub async fn record(ledger: &Ledger, run: &RunId, fact: Fact, at: i64) {
     let now = Timestamp::from_millis(START + at * 1000);
     let event = EventKey { source: "//test".into(), id: format!("{}-{at}", fact.event_type()) };
-    let occurrence = Occurrence { event, attempt: Attempt::FIRST, fact };
+    let occurrence = ReceivedFact { event, attempt: Attempt::FIRST, fact };
     let mut loaded = ledger.load(run).await.unwrap();
     if loaded.records().is_empty() {
         ledger.mark_open(run).await.unwrap();

@@ -20,7 +20,7 @@ use gateway::{Catalogue, Gateway, GatewaySetup, GitRefs, LocalAccess, Rates, Web
 use http_body_util::BodyExt;
 use ledger::{Ledger, MemoryStore, Store};
 use model::{Span, Timestamp};
-use run_index::{Pace, RunIndex};
+use run_index::{RefreshIntervals, RunIndex};
 use serde_json::Value;
 use service::{
     AttributesReader, Bus, BusError, Clock, Disposition, Event, Handler, ManualClock,
@@ -220,7 +220,7 @@ fn gateway(
     folder: PathBuf,
     (rates, secrets): (Rates, WebhookSecrets),
 ) -> Arc<Gateway> {
-    let pace = Pace { max_age: Span::default(), scan_interval: Span::default() };
+    let pace = RefreshIntervals { max_age: Span::default(), scan_interval: Span::default() };
     Gateway::new(GatewaySetup {
         ledger: ledger(store),
         store: store.clone(),
