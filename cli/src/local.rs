@@ -227,8 +227,9 @@ impl Services {
         serve.worker(Provisioner::new(clusters, BACKEND_POLL_INTERVAL), &Provisioner::HANDLED_EVENTS);
         let agent = Agent::new(scheduler, artefacts.clone(), BACKEND_POLL_INTERVAL);
         let rules = redact::Rules::of_this_process(Some(&data.path("secrets")));
-        let rules = rules
-            .map_err(|error| CliError::usage(format!("secrets to redact in logs cannot be used: {error}")))?;
+        let rules = rules.map_err(|error| {
+            CliError::usage(format!("{error}; make this secret readable: its value must be redacted in logs"))
+        })?;
         let agent = agent.collecting(rules, agent::CollectLimits::default());
         serve.worker(agent, &Agent::HANDLED_EVENTS);
         serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::HANDLED_EVENTS);

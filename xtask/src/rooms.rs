@@ -146,7 +146,9 @@ fn broken(rooms: &BTreeMap<String, Room>) -> Vec<String> {
                 broken.push(format!("{name} depends on the service {import}; only cli, sim and xtask may"));
             }
             if PURE.contains(&name.as_str()) && WORLDLY.contains(&import.as_str()) {
-                broken.push(format!("{name} is pure and must not depend on {import}"));
+                broken.push(format!(
+                    "{name} is pure and must not depend on {import}; move the code to a crate that may"
+                ));
             }
             if name == "model" && rooms.contains_key(import) {
                 broken.push(format!("model is the base of all crates and must not depend on {import}"));

@@ -124,8 +124,9 @@ pub async fn up(data: DataFolder, options: UpOptions) -> Result<Exit, CliError> 
     let workflows = Arc::new(ServedWorkflows::new(Arc::clone(&gateway), channels, Arc::clone(&clock)));
     let summary = workflows.summary().await;
     let rules = redact::Rules::of_this_process(Some(&data.path("secrets")));
-    let rules = rules
-        .map_err(|error| CliError::usage(format!("secrets to redact in logs cannot be used: {error}")))?;
+    let rules = rules.map_err(|error| {
+        CliError::usage(format!("{error}; make this secret readable: its value must be redacted in logs"))
+    })?;
     let dashboard = Dashboard {
         output: Some(Arc::new(RunningOutput::new(Arc::new(Schedulers::new(&data.store)), rules))),
         run_index: pages,

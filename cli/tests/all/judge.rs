@@ -209,7 +209,7 @@ fn logs_that_do_not_repeat_are_refused_with_their_levels() {
     assert_eq!(baseline["runs"], 4);
     assert!(baseline["repeats_within"].as_f64().unwrap() < 0.01, "{baseline:#}");
 
-    // A device is not replaced by a file.
+    // A named pipe is not replaced by a file.
     let pipe = folder.path().join("pipe").display().to_string();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let refused = learn(&pipe, &["--drop-outliers"], &one);

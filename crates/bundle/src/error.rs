@@ -12,11 +12,7 @@ pub enum BundleError {
     Open(RunId),
     /// The ledger does not describe a valid run.
     #[error("the ledger of {run} cannot be read: {why}")]
-    Damaged {
-        /// Run with the damaged ledger.
-        run: RunId,
-        why: String,
-    },
+    Damaged { run: RunId, why: String },
     /// An object changed between two reads.
     #[error("{0} changed while it was read; export the run again")]
     Changed(String),

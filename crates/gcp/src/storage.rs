@@ -36,7 +36,7 @@ const GOOGLE: &str = "https://storage.googleapis.com";
 pub struct StorageTimeouts {
     /// Timeout of one request.
     pub attempt: Duration,
-    /// Timeout of one call of the port with all attempts. The check of an unknown outcome is additional.
+    /// Timeout of one call of the port with all attempts, without the check of an unknown outcome.
     pub total: Duration,
     /// Timeout of the check of an unknown outcome.
     pub check: Duration,

@@ -247,10 +247,10 @@ impl ProcessReader {
         let unit = cell.unit.or(rules.unit.as_deref()).unwrap_or("unknown");
         let mut put = out.custom(&rules.name, unit, rules.better, rules.scope);
         for (name, value) in self.context.iter().flatten() {
-            put = named(put, name, value);
+            put = with_group(put, name, value);
         }
         for (name, value) in &cell.groups {
-            put = named(put, name, value);
+            put = with_group(put, name, value);
         }
         match (number(cell.value), cell.reason) {
             (Some(number), None) => put.value(number, line.number),
@@ -475,7 +475,7 @@ fn groups<'a>(regex: &'a Regex, captures: &Captures<'a>) -> Vec<(&'a str, &'a st
 }
 
 /// Adds a group to a metric: as its subject, or as a label.
-fn named<'a>(metric: MetricBuilder<'a>, name: &str, value: &str) -> MetricBuilder<'a> {
+fn with_group<'a>(metric: MetricBuilder<'a>, name: &str, value: &str) -> MetricBuilder<'a> {
     let is_subject = matches!(name, "gpu" | "rank" | "node" | "link" | "peer");
     if is_subject { metric.subject(|subject| set(subject, name, value)) } else { metric.label(name, value) }
 }

@@ -307,7 +307,7 @@ impl ReadingBuilder {
             if self.labels.is_empty() {
                 self.last_number = number;
                 let labels = match self.reading.metrics.as_slice() {
-                    // The number first: it differs more often than the name.
+                    // Compare the number first: it differs more often than the name.
                     [.., previous, _] if last.is_some_and(|last| last.1 == value && last.0 == name) => {
                         previous.labels.clone()
                     }
@@ -350,7 +350,7 @@ impl ReadingBuilder {
     fn grow(&mut self) {
         let count = self.reading.metrics.len();
         let room = (MAX_BYTES - self.used) / METRIC + 1;
-        // An early estimate is wrong: the metrics of a large document have the position of its first line.
+        // An early estimate would be wrong: all metrics of a large document are recorded at the position of its first line.
         if count >= 32 && self.position > self.length / 64 {
             let all = count * self.length / self.position;
             let more = (all + all / 16).saturating_sub(count).max(count / 4);

@@ -49,7 +49,7 @@ pub(crate) fn root(word: &Word<'_>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> 
     count(word, Some(ROOT_PITCH), hosts)
 }
 
-/// End of a count in a word to which other output is joined.
+/// Length of the count at the start of a word, if other output follows it without a blank.
 pub(crate) fn count(word: &Word<'_>, pitch: Option<usize>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> {
     let digits = word.text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let rest = &word.text[digits..];

@@ -1,4 +1,4 @@
-//! Halves as printed: with all numbers, or with some of them not finite.
+//! Halves as printed: all values are finite, or some are not.
 
 use model::measurement::{Column, Half, PartialHalf, Placement, Row};
 

@@ -11,9 +11,9 @@ use model::measurement::{Device, LogEnd, Reading, Row, Table};
 
 /// Maximum tables per log.
 const TABLES: usize = 4_096;
-/// Maximum concurrent programs: older runs receive no further lines.
+/// Maximum number of concurrent programs: older runs receive no further lines.
 const AT_ONCE: usize = 1_024;
-/// Maximum programs that one process starts together.
+/// Maximum number of programs that one process starts together.
 const STARTED_TOGETHER: usize = 16;
 /// Stream of lines without a launcher's tag.
 const UNTAGGED: u64 = 0;

@@ -119,7 +119,7 @@ fn public_logs_match_their_expected_readings() {
 }
 
 #[test]
-fn runs_on_our_machine_are_complete() {
+fn runs_on_h200_are_complete() {
     let folder = root().join("tests/data/nccl/h200");
     for entry in fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();

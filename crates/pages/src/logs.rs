@@ -57,8 +57,9 @@ pub async fn page(
         || ErrorPage::not_found(format!("{run} has no log `{log}` yet; the page of the run lists its logs."));
     // Serve only objects named in a manifest.
     let name = logs.named(&log).map(|log| log.object.clone()).ok_or_else(none)?;
-    let unreadable =
-        |error: &dyn std::fmt::Display| ErrorPage::not_found(format!("The log cannot be read: {error}"));
+    let unreadable = |error: &dyn std::fmt::Display| {
+        ErrorPage::not_found(format!("Log `{log}` of {run} cannot be read: {error}. Reload the page."))
+    };
     let body = dashboard.store.open(&name).await.map_err(|error| unreadable(&error))?.ok_or_else(none)?;
     let (lines, next) = read(BufReader::new(body.take(SEARCHED)), &q, from.max(1))
         .await

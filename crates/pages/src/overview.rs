@@ -52,7 +52,12 @@ impl OverviewQuery {
             "pass" => Some(Verdict::Pass),
             "fail" => Some(Verdict::Fail),
             "inconclusive" => Some(Verdict::Inconclusive),
-            _ => return Err(ErrorPage::bad_request("verdict: expected pass, fail or inconclusive.")),
+            other => {
+                let found = report::shortened(other, 40);
+                return Err(ErrorPage::bad_request(format!(
+                    "verdict: expected pass, fail or inconclusive, found `{found}`."
+                )));
+            }
         };
         let state = match self.state.as_str() {
             "" => None,

@@ -192,7 +192,6 @@ impl Pins {
     }
 }
 
-/// Parameters of a pin.
 #[derive(Clone, Debug)]
 pub struct NewPin {
     /// Run whose measurements or baseline are pinned.

@@ -74,7 +74,7 @@ pub fn common_folder<'a>(input: &ReportInput<'a>) -> &'a str {
     })
 }
 
-/// A log among several, for display in one line.
+/// One-line summary of one of several logs.
 pub struct LogSummary<'a> {
     pub log: ReportedLog<'a>,
     pub verdict: Verdict,
@@ -176,7 +176,7 @@ struct Level {
 }
 
 impl Level {
-    /// The level to which a reason of this code refers.
+    /// Plateau level that a reason of this code concerns.
     fn of(table: &MeasuredTable<'_>, code: &str) -> Option<Self> {
         let rows = || table.rows.iter().filter(|row| is_plateau(row));
         let measured = plateau(table)?;

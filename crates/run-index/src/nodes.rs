@@ -82,7 +82,7 @@ pub struct Nodes {
     pub nodes: Vec<NodeHistory>,
     /// Number of judged runs that were read.
     pub runs: u64,
-    /// Number of older judged runs that were not read. They neither suspect nor drain nor re-test a node.
+    /// Number of older judged runs that were not read. None of them changes the state of a node.
     pub older_runs: u64,
 }
 

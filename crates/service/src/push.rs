@@ -201,7 +201,7 @@ fn binary(
     let mut take = |name: &str| attributes.remove(name);
     let version = take("specversion").unwrap_or_default();
     if version != "1.0" {
-        return Err(format!("specversion `{version}` is not 1.0"));
+        return Err(format!("specversion `{version}` is not supported; send CloudEvents 1.0"));
     }
     let mut builder = EventBuilderV10::new()
         .id(take("id").ok_or("ce-id is missing")?)

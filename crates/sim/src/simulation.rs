@@ -35,7 +35,7 @@ pub struct SimOutcome {
     pub violations: Vec<Violation>,
     /// Digest of all events and decisions.
     pub digest: u64,
-    /// The trace, if kept.
+    /// Empty unless the scenario is traced.
     pub trace: Vec<String>,
     pub occurrences: Vec<(Fault, u64)>,
     pub calls: u64,

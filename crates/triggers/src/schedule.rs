@@ -42,12 +42,13 @@ const PARTS: [(&str, &str, &str); 5] = [
     ("day of the week", "0 to 7 (0 and 7 are Sunday) or SUN to SAT, a list, a range or a step", "*"),
 ];
 
-/// Suggests the time zone whose name is the most similar, as the end of a sentence; empty if no name is similar.
+/// Suggests the most similar name of a time zone, or describes valid names, as the end of a sentence.
 fn similar_zone(wrong: &str) -> String {
+    const UNKNOWN: &str = "; write a name of the IANA time zone database, such as `Europe/Zurich`";
     let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "_");
     let wrong = plain(wrong);
     if wrong.len() > 64 {
-        return String::new();
+        return UNKNOWN.to_owned();
     }
     let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
     let distance = |name: &str| {
@@ -57,7 +58,7 @@ fn similar_zone(wrong: &str) -> String {
     };
     match names.map(|name| (distance(name), name)).min() {
         Some((distance, name)) if distance <= wrong.len() / 4 => format!("; did you mean `{name}`?"),
-        _ => String::new(),
+        _ => UNKNOWN.to_owned(),
     }
 }
 

@@ -75,7 +75,7 @@ pub struct Clues {
 }
 
 impl Clues {
-    /// `None` if no line has this sign.
+    /// Occurrences of the sign by network; `None` if no line contains it.
     pub fn network(&self, sign: Sign) -> Option<&NetworkOccurrences> {
         self.signs.get(&sign)
     }

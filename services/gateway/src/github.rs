@@ -407,7 +407,7 @@ mod tests {
             }
         }
         assert_eq!(full, 58, "two bodies of 20 MiB are in memory at a time");
-        assert_eq!(small().await, Ok(2), "the reserved bytes are free again");
+        assert_eq!(small().await, Ok(2), "the reserved bytes are released");
         assert_eq!(read(unfinished(26)).await, Err(ReadFailure::TooLarge));
         assert_eq!(unchecked.read(unfinished(0), Some(26 << 20)).await.map(drop), Err(ReadFailure::TooLarge));
         assert_eq!(unchecked.0.available_permits(), MAX_UNVERIFIED_BYTES);

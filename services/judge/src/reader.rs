@@ -81,7 +81,7 @@ impl LogReader {
         Self { format: LogSource::Known(format), every: Every::Rank, rounds: None, exit: Vec::new() }
     }
 
-    /// The reader for logs that the declaration describes.
+    /// The reader for a declared format.
     #[must_use]
     pub const fn declared(declared: Declared) -> Self {
         Self { format: LogSource::Declared(declared), every: Every::Rank, rounds: None, exit: Vec::new() }

@@ -82,7 +82,7 @@ impl Drop for PubsubEmulator {
     }
 }
 
-/// Paths of the emulator in the SDK.
+/// Path of the emulator in an installed Google Cloud SDK.
 pub fn jar() -> Result<PathBuf, String> {
     let roots = ["/usr/lib/google-cloud-sdk", "/opt/google-cloud-sdk", "/usr/share/google-cloud-sdk"];
     let folders = roots.map(|root| Path::new(root).join("platform/pubsub-emulator/lib"));

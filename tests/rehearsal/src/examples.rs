@@ -172,7 +172,7 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<Examples
     built(rehearsal, trigger, image)?;
     let cron = example("cron")?.replace("http://127.0.0.1:8080", &url);
     let cron = cron.replace("/var/lib/burnin", "data").replace("/var/log/burnin.log", "burnin.log");
-    // The command follows the five fields of the time.
+    // The command follows the five schedule fields.
     let line = cron.split_whitespace().skip(5).collect::<Vec<_>>().join(" ");
     run("the cron example", &mut command("sh", &["-c", &line])).await?;
     executed.push("cron");

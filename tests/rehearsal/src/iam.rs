@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_grant_has_an_effect_after_its_delay() {
+    fn a_new_grant_takes_effect_after_its_delay() {
         const AGENT: &str = "serviceAccount:agent@p.iam.gserviceaccount.com";
         let iam = Iam::new(Grants::from_plan(&[]).unwrap());
         iam.delay_grants(Duration::from_millis(50));

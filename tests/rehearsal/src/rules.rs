@@ -151,7 +151,7 @@ pub const RULES: [RequestRule; 52] = [
         "propagation",
         "a new grant takes effect only after minutes: a service retries the 403 of an operation that a new grant will allow",
         "Access change propagation",
-        "a_new_grant_has_an_effect_after_its_delay",
+        "a_new_grant_takes_effect_after_its_delay",
     ),
     rule(
         "timeout",

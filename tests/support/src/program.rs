@@ -1,4 +1,4 @@
-//! A service as a separate process over folders, used over HTTP and ended with the test.
+//! Runs a service as a separate process that stores its objects in folders. Tests call it over HTTP, and it ends with its test.
 
 use std::{
     io::{Read, Write},

@@ -189,7 +189,10 @@ fn check_tags(config: &BuildConfig, values: &BTreeMap<String, String>, problems:
                 format!("tags that begin with `{}` are reserved for Burnin", tags::OURS),
             ));
         } else if !tag.contains('$') && !tags::legal(tag) {
-            problems.push(problem(&path, "expected at most 128 letters, digits, `_`, `.` and `-`"));
+            problems.push(problem(
+                &path,
+                format!("expected at most 128 letters, digits, `_`, `.` and `-`, found `{tag}`"),
+            ));
         }
     }
 }

@@ -223,7 +223,7 @@ async fn a_build_created_after_its_cancel_is_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_between_claim_and_create_is_effective() {
-    // The claiming process ended before it created the build; the mark of the cancel was written after the claim.
+    // The claiming process ended before it created the build; the cancel mark was written after the claim.
     let bed = CloudBuildBed::new().await;
     bed.store
         .create("builds/a-run-image-1/journal/claim-1", "\"2027-01-15T08:00:00Z\"".into())

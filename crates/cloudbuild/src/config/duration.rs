@@ -66,7 +66,7 @@ impl JsonSchema for Duration {
         json_schema!({
             "type": "string",
             "pattern": r"^[0-9]+(\.[0-9]{1,9})?s$",
-            "description": "Seconds with an `s`, as `300s` or `1.5s`."
+            "description": "Duration in seconds with the suffix `s`, such as `300s` or `1.5s`."
         })
     }
 }

@@ -324,7 +324,7 @@ mod tests {
         text
     }
 
-    /// The collector of node `n1` completes its evidence of the moment `before` only after the pair has begun.
+    /// The collector of node `n1` completes its evidence of the phase `before` only after the pair has begun.
     #[test]
     fn evidence_before_the_job_is_reported_as_late_and_not_printed_if_the_pairs_have_begun() {
         let text = collected(

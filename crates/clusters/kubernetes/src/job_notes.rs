@@ -10,7 +10,7 @@
 //!                  logs/{stream}/end.json
 //! ```
 //!
-//! A piece begins with a line of JSON: the position after it. Two agents that read the same container compete for the name of the next
+//! A piece begins with a line of JSON: the position in the output after this piece. Two agents that read the same container compete for the name of the next
 //! piece; the second one continues after the stored piece.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Redacted and unchanged text, independent of chunks.
+//! Redacted and unchanged text, for any boundaries of chunks.
 
 use std::sync::{Arc, LazyLock};
 

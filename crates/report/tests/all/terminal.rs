@@ -65,7 +65,7 @@ fn the_terminal_reports_a_second_attempt_with_an_existing_cluster() {
     run.fact(
         500,
         2,
-        Fact::ClusterFailed(Failure::new(Class::Input, "QUOTA", "no node is left; ask for more")),
+        Fact::ClusterFailed(Failure::new(Class::Input, "QUOTA", "no node is available; request more quota")),
     );
     insta::assert_snapshot!(plain(&run.input()));
 }

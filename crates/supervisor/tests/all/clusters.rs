@@ -379,7 +379,7 @@ fn polls_never_block_a_nodes_lock() {
 fn wait_busily(mut done: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
     while !done() {
-        assert!(std::time::Instant::now() < until, "a node did not get its lock within 15 s");
+        assert!(std::time::Instant::now() < until, "a node did not acquire its lock within 15 s");
     }
 }
 

@@ -56,7 +56,7 @@ fn distance_from_half(chance: f64) -> f64 {
 fn up_to(belief: &Belief, order: &[usize]) -> (usize, f64) {
     let mut position = vec![usize::MAX; belief.evidence.members];
     order.iter().enumerate().for_each(|(at, member)| position[*member] = at);
-    // `[place]`: probability that the first bad member in this order is at this place.
+    // `[position]`: probability that the first bad member in this order is at this position.
     let mut first = vec![0.0; order.len()];
     for (bad, likely) in &belief.sets {
         if let Some(at) = bad.iter().map(|member| position[*member]).min().filter(|at| *at < order.len()) {

@@ -129,7 +129,7 @@ fn one_gpu_of_256_that_is_one_percent_low_is_named_in_the_first_run() {
     );
 }
 
-/// The reason why the shipped criteria keep the default: a user states the strict comparison for metrics that repeat.
+/// Why the shipped criteria keep the default: users select the strict comparison only for repeatable metrics.
 #[test]
 fn the_strict_comparison_suspects_healthy_gpus_with_noisy_values_and_the_default_does_not() {
     let mut fleet = Fleet::new(0.005);

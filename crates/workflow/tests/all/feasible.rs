@@ -73,7 +73,7 @@ fn found(workflow: &str, criteria: &str, set: &[&str]) -> (Vec<String>, Vec<Stri
 }
 
 #[test]
-fn workflows_that_can_succeed_have_no_finding() {
+fn feasible_workflows_have_no_finding() {
     assert_eq!(found(WORKFLOW, CRITERIA, &[]), (vec![], vec![]));
     assert_eq!(found(DEPLOYED, CRITERIA, &[]), (vec![], vec![]));
     for shipped in ["quickstart", "slurm", "kubernetes-cpu", "hosts"] {

@@ -350,7 +350,7 @@ fn triggers_and_parameters_are_checked_with_positions() {
         on("on:\n  push:\n    - {repository: acme}\n  schedule:\n    - cron: 0 2 * * *\n      zone: Mars\n"),
         [
             "w.yaml:15:8: on.push[0].repository: expected owner/name, found `acme`",
-            "w.yaml:18:7: on.schedule[0].zone: the time zone `Mars` does not exist",
+            "w.yaml:18:7: on.schedule[0].zone: the time zone `Mars` does not exist; write a name of the IANA time zone database, such as `Europe/Zurich`",
         ]
     );
     assert_eq!(

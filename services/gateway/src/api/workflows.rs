@@ -33,7 +33,7 @@ pub struct BrokenFile {
     pub problems: Vec<String>,
 }
 
-/// A workflow that can be requested, with its state.
+/// An available workflow and its state.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WorkflowOffer {
     /// Name of the workflow in its file.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use service::auth::{Authenticator, Caller, Denied, HeaderMap, Method};
 use tower::ServiceExt;
 
-/// Accepts every token that is not empty.
+/// Accepts every non-empty token.
 struct AcceptsAnyUser;
 
 #[async_trait::async_trait]

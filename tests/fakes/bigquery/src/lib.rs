@@ -139,7 +139,7 @@ impl BigQuery {
         self.state.lock().faults.push((on, fault));
     }
 
-    /// Adds random faults to requests and jobs.
+    /// Sets the rates of random faults of requests and jobs.
     pub fn random_faults(&self, random_faults: RandomFaults) {
         self.state.lock().random_faults = Some(random_faults);
     }

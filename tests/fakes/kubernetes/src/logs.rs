@@ -39,7 +39,7 @@ impl PodLogs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the start of a container.
+    /// A started container has an empty log.
     pub fn begin(&self, pod: &str, container: &str) {
         self.all().entry(name(pod, container)).or_default();
     }

@@ -98,7 +98,7 @@ async fn the_process_scheduler_conforms() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_with_a_wrong_digest_is_not_run() {
     let root = tempfile::tempdir().unwrap();
-    let rented = ProvisionedCluster::under(&root.path().join("clusters"));
+    let provisioned = ProvisionedCluster::under(&root.path().join("clusters"));
     let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
     let image = image(&*store).await;
     let mut changed = image.clone();
@@ -109,32 +109,36 @@ async fn an_image_with_a_wrong_digest_is_not_run() {
     for (image, name) in [(changed, "changed"), (missing, "missing")] {
         // A different digest, so that the staged files of the other image are not used.
         let image = Image { digest: format!("sha256:{name}"), ..image };
-        let refused = scheduler.submit(&job(&rented.cluster, Some(&image), name)).await;
+        let refused = scheduler.submit(&job(&provisioned.cluster, Some(&image), name)).await;
         assert!(
             matches!(&refused, Err(PortError::Permanent(why)) if why.code == "IMAGE_DAMAGED" && why.class == Class::Infrastructure),
             "{name}: {refused:?}"
         );
-        assert!(scheduler.outputs(&rented.cluster, name).await.unwrap().files.is_empty(), "{name} never ran");
+        assert!(
+            scheduler.outputs(&provisioned.cluster, name).await.unwrap().files.is_empty(),
+            "{name} never ran"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_staging_produces_complete_images() {
     let root = tempfile::tempdir().unwrap();
-    let rented = ProvisionedCluster::under(&root.path().join("clusters"));
+    let provisioned = ProvisionedCluster::under(&root.path().join("clusters"));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let program = format!("#!/bin/sh\nexec echo whole\n{}", "# filler\n".repeat(500_000));
     let image = image_of(&*store, &program).await;
     let scheduler = Arc::new(LocalJobs::new(store));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..8 {
-        let (scheduler, job) = (scheduler.clone(), job(&rented.cluster, Some(&image), &format!("j{number}")));
+        let (scheduler, job) =
+            (scheduler.clone(), job(&provisioned.cluster, Some(&image), &format!("j{number}")));
         tasks.spawn(async move { scheduler.submit(&job).await });
     }
     while let Some(submitted) = tasks.join_next().await {
         submitted.unwrap().unwrap();
     }
-    let staged = supervisor::JobFolder::at(rented.cluster.access.processes_folder().unwrap())
+    let staged = supervisor::JobFolder::at(provisioned.cluster.access.processes_folder().unwrap())
         .image_folder(&image.digest);
     let files: Vec<_> = std::fs::read_dir(&staged).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(files, ["all_reduce_perf"], "no temporary file remains");
@@ -144,9 +148,9 @@ async fn concurrent_staging_produces_complete_images() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_of_each_node_runs_once_on_each_node() {
     let root = tempfile::tempdir().unwrap();
-    let rented = ProvisionedCluster::under(root.path());
+    let provisioned = ProvisionedCluster::under(root.path());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let cluster = &rented.cluster;
+    let cluster = &provisioned.cluster;
     let jobs = LocalJobs::new(store.clone());
     scheduler_conformance::program_of_each_node(&jobs, cluster, |name| job(cluster, None, name)).await;
 }
@@ -154,8 +158,8 @@ async fn a_program_of_each_node_runs_once_on_each_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_of_pairs_runs_on_both_nodes_of_each_pair() {
     let root = tempfile::tempdir().unwrap();
-    let rented = ProvisionedCluster::under(root.path());
+    let provisioned = ProvisionedCluster::under(root.path());
     let jobs = LocalJobs::new(Arc::new(MemoryStore::default()));
-    let cluster = &rented.cluster;
+    let cluster = &provisioned.cluster;
     scheduler_conformance::program_of_each_pair(&jobs, cluster, |name| job(cluster, None, name)).await;
 }
