@@ -195,15 +195,15 @@ impl Processes<'_> {
             return true;
         }
         let key = hash(hash(0, origin.outer.as_bytes()), origin.label.as_bytes());
-        let recent = self.recent_indices.get(key, |place| is_of_origin(&self.streams[*place])).copied();
-        if let Some(place) = recent {
-            self.resume(place);
+        let recent = self.recent_indices.get(key, |index| is_of_origin(&self.streams[*index])).copied();
+        if let Some(index) = recent {
+            self.resume(index);
             return true;
         }
         let label = [origin.outer, origin.label].concat();
-        if let Some(&place) = self.indices.get(&label) {
-            self.recent_indices.insert(key, place);
-            self.resume(place);
+        if let Some(&index) = self.indices.get(&label) {
+            self.recent_indices.insert(key, index);
+            self.resume(index);
             return true;
         }
         if self.streams.len() == PROCESSES {
@@ -221,9 +221,9 @@ impl Processes<'_> {
     }
 
     /// Makes an existing stream the current one.
-    fn resume(&mut self, place: usize) {
-        self.current = place;
-        self.out.origin.clone_from(&self.streams[place].subject);
+    fn resume(&mut self, index: usize) {
+        self.current = index;
+        self.out.origin.clone_from(&self.streams[index].subject);
     }
 
     fn finish(self) -> LogEnd {

@@ -52,18 +52,13 @@ impl OverviewQuery {
             "pass" => Some(Verdict::Pass),
             "fail" => Some(Verdict::Fail),
             "inconclusive" => Some(Verdict::Inconclusive),
-            other => {
-                let found = report::shortened(other, 40);
-                return Err(ErrorPage::bad_request(format!(
-                    "verdict: expected pass, fail or inconclusive, found `{found}`."
-                )));
-            }
+            other => return Err(unexpected("verdict: expected pass, fail or inconclusive", other)),
         };
         let state = match self.state.as_str() {
             "" => None,
             "open" => Some(run_index::RunStatus::Open),
             "closed" => Some(run_index::RunStatus::Closed),
-            _ => return Err(ErrorPage::bad_request("state: expected open or closed.")),
+            other => return Err(unexpected("state: expected open or closed", other)),
         };
         let after = word(&self.after).map(|after| after.parse::<ListCursor>()).transpose();
         let after = after.map_err(|why| ErrorPage::bad_request(format!("after: {why}.")))?;
@@ -82,6 +77,11 @@ impl OverviewQuery {
             .iter()
             .all(|field| field.is_empty())
     }
+}
+
+/// Error page for a query parameter with an unknown value.
+fn unexpected(expected: &str, found: &str) -> ErrorPage {
+    ErrorPage::bad_request(format!("{expected}, found `{}`.", report::shortened(found, 40)))
 }
 
 #[derive(Serialize)]

@@ -109,16 +109,16 @@ impl<R: Read> EvidenceFilter<R> {
 
     /// Reads the next part of the log.
     fn advance(&mut self) -> io::Result<()> {
-        let begun = self.partial_line.len();
-        self.partial_line.resize(begun + self.read_size, 0);
-        let count = match self.log.read(&mut self.partial_line[begun..]) {
+        let start = self.partial_line.len();
+        self.partial_line.resize(start + self.read_size, 0);
+        let count = match self.log.read(&mut self.partial_line[start..]) {
             Ok(count) => count,
             Err(error) => {
-                self.partial_line.truncate(begun);
+                self.partial_line.truncate(start);
                 return Err(error);
             }
         };
-        self.partial_line.truncate(begun + count);
+        self.partial_line.truncate(start + count);
         if count == self.read_size {
             self.read_size = LINE;
         }
@@ -130,7 +130,7 @@ impl<R: Read> EvidenceFilter<R> {
             self.complete(&bytes);
             return Ok(());
         }
-        let end = memrchr(b'\n', &bytes[begun..]).map_or(0, |at| begun + at + 1);
+        let end = memrchr(b'\n', &bytes[start..]).map_or(0, |at| start + at + 1);
         self.complete(&bytes[..end]);
         bytes.drain(..end);
         if bytes.len() > LINE {
