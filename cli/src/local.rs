@@ -69,7 +69,7 @@ impl DataFolder {
         fs::create_dir_all(root).map_err(cannot)?;
         // Processes that continue after this process need an absolute path.
         let root = root.canonicalize().map_err(cannot)?;
-        // Nodes run the programs in their folder: no other user may write to it.
+        // Nodes run programs from this folder: no other user may write to it.
         let host = fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join("host"));
         host.map_err(cannot)?;
         let found = fs::metadata(root.join("host")).map_err(cannot)?;

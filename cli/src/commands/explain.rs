@@ -13,7 +13,7 @@ use crate::{
     output,
 };
 
-/// Prints the entry of a reason code; `None` if the text is not a code but may be a run id, which is lower-case.
+/// Prints the entry of a reason code; `None` for a text in lower case that is not a code: it may be a run id.
 pub fn code(text: &str) -> Result<Option<Exit>, CliError> {
     let code = text.to_ascii_uppercase().replace('-', "_");
     let entries = report::reasons::entries(&code);

@@ -37,7 +37,7 @@ impl ReadFormat {
     /// The format that `--read` names: a format of docs/METRICS.md, or a file with a declaration.
     ///
     /// # Errors
-    /// Returns an error if it is neither, or the declaration is invalid.
+    /// Returns an error if `read` is neither a format nor the file of a declaration, or the declaration is invalid.
     pub fn of(read: Option<&Path>) -> Result<Self, CliError> {
         let Some(read) = read else { return Ok(Self::Detected) };
         if let Some(format) = read.to_str().and_then(measure::format) {

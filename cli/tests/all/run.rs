@@ -61,7 +61,7 @@ fn a_successful_run_passes_and_its_files_match_the_manifests() {
     assert_eq!(listed["runs"][0]["verdict"], "pass");
 }
 
-/// Records never change: the process that wrote a record never reads that record, and ticks list the ledger once a second.
+/// Records never change, so the process that wrote a record does not read it. The ledger is listed once a second.
 #[test]
 fn a_run_lists_its_ledger_at_most_40_times_and_reads_at_most_30_records() {
     let project = TestProject::new("", "");

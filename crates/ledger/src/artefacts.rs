@@ -223,7 +223,7 @@ impl Artefacts {
             serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if manifest.format > MANIFEST_FORMAT {
             return Err(damaged(format!(
-                "format {} is newer than {MANIFEST_FORMAT}, the newest that this program supports; update it",
+                "format {} is newer than {MANIFEST_FORMAT}, the newest that this program supports; update the program",
                 manifest.format
             )));
         }

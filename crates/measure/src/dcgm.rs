@@ -354,5 +354,8 @@ fn is_hardware(text: &str) -> bool {
 
 /// Case-insensitive search for words.
 fn words(words: &[&str]) -> AhoCorasick {
-    AhoCorasick::builder().ascii_case_insensitive(true).build(words).expect("the words are few and short")
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .build(words)
+        .expect("the word list is within the automaton's size limit")
 }

@@ -41,7 +41,7 @@ pub struct Declaration {
     /// closing bracket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// Lines whose named groups apply to the values after them, until they match again.
+    /// Patterns of lines whose named groups apply to all values after the line, until the pattern matches again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<String>,
     /// A line with a value, in the named group `value`.
@@ -378,7 +378,7 @@ struct ReadCell<'a> {
     value: &'a str,
     unit: Option<&'a str>,
     groups: Vec<(&'a str, &'a str)>,
-    /// Text with which the program states that it has no value.
+    /// The program's explanation of an absent value.
     reason: Option<&'a str>,
 }
 

@@ -4,7 +4,7 @@ use crate::lines::Lines;
 
 pub use crate::metric_definition::MetricDefinition;
 
-/// A format of logs.
+/// Format of the logs of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     /// Name in `read:` of a check and in [`Reading::format`](model::measurement::Reading::format).

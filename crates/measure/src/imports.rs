@@ -288,7 +288,7 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// Key and value of a text `key=value`. Blanks may surround both, and occur only in the value.
+/// Key and value of a text `key=value`. Surrounding blanks are ignored; only the value may contain blanks.
 fn pair(text: &str) -> Option<(&str, &str)> {
     let first = find_near([b'=', b' '], text.as_bytes())?;
     let equals = first + text.as_bytes()[first..].iter().position(|byte| *byte == b'=')?;

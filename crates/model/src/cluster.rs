@@ -11,7 +11,7 @@ pub struct Cluster {
     pub name: String,
     /// Nodes that accept jobs.
     pub nodes: Vec<Node>,
-    /// Access for the agent.
+    /// The agent's access to the cluster.
     pub access: ClusterAccess,
 }
 
@@ -23,7 +23,7 @@ struct StoredCluster {
     name: String,
     /// Nodes that accept jobs.
     nodes: Vec<Node>,
-    /// Access for the agent.
+    /// The agent's access to the cluster.
     #[serde(default)]
     access: Option<ClusterAccess>,
     /// The access in older records, as text.

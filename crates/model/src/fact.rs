@@ -145,7 +145,7 @@ pub struct RunRequested {
     pub origin: Option<Origin>,
 }
 
-/// Exact origin of a run, notified of its result.
+/// Exact origin of a run; channels such as GitHub report the result there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -290,7 +290,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Collection of a file: the original name and all changes.
+/// How a file was collected: its original name and all changes of its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Collected {
     /// File name on the cluster, if it differs from the object's name.

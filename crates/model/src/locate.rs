@@ -18,7 +18,7 @@ pub struct Locate {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub tests: Option<u32>,
-    /// A pair slower than the best pairs by this fraction is degraded, 0.01 to 0.95.
+    /// Fraction from 0.01 to 0.95: a pair that is slower than the best pairs by this fraction is degraded.
     #[schemars(range(min = 0.01, max = 0.95))]
     pub tolerance: f64,
     /// Action on suspected nodes.

@@ -227,7 +227,7 @@ pub enum Scope {
     Gpu,
     /// One port or lane group of a node, such as an InfiniBand port.
     Link,
-    /// Two ends: nodes, GPUs or ranks.
+    /// Two endpoints: nodes, GPUs or ranks.
     Pair,
     /// One process of a job.
     Rank,
@@ -250,7 +250,7 @@ pub struct Subject {
     /// Port, such as `mlx5_0/1`, or NVLink, such as `nvlink3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Arc<str>>,
-    /// The other end of a pair: a host name; within a node the index of a GPU.
+    /// Second endpoint of a pair: a host name; within a node the index of a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Arc<str>>,
     /// Rank of the process.

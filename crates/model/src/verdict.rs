@@ -37,9 +37,9 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A reason that supports the verdict `weighs`.
-    pub fn new(weighs: Verdict, code: &str, text: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), weighs, text: text.into() }
+    /// A reason that supports `verdict`.
+    pub fn new(verdict: Verdict, code: &str, text: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), weighs: verdict, text: text.into() }
     }
 }
 

@@ -152,7 +152,7 @@ impl Pins {
                 change: change.clone(),
             };
             let name = object(workflow, number);
-            // If the number is taken, the next iteration reads the entry, which may be from this call after a lost
+            // If the number is taken, the next iteration reads the entry: this call may have written it and lost the
             // response.
             if self.store.create_json(&name, &entry).await? == Creation::Created {
                 return Ok(PinOutcome::Now);
@@ -184,7 +184,7 @@ impl Pins {
         let entry: PinEntry = serde_json::from_slice(&body).map_err(|error| damaged(error.to_string()))?;
         if entry.format > FORMAT {
             return Err(damaged(format!(
-                "format {} is newer than {FORMAT}, the newest that this program supports; update it",
+                "format {} is newer than {FORMAT}, the newest that this program supports; update the program",
                 entry.format
             )));
         }

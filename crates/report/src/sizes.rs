@@ -20,7 +20,7 @@ use crate::{
 const SIZES: usize = 64;
 /// Upper limit of a valid ratio.
 const ABSURD: f64 = 1e6;
-/// Minimum change that is reported, relative.
+/// Minimum reported change, as a fraction of the time.
 const MIN_REPORTED_CHANGE: f64 = 0.005;
 /// View box of the chart.
 const WIDE: f64 = 240.0;

@@ -5,7 +5,7 @@
 //! once, each with the summaries of many runs. They are stored next to the artefacts:
 //!
 //! ```text
-//! view/2/{first 16 hex digits of the SHA-256}.json   summaries of up to 128 closed runs, first closed first
+//! view/2/{first 16 hex digits of the SHA-256}.json   summaries of up to 128 closed runs, in the order of closing
 //! ```
 //!
 //! Segments are objects rather than a database file, so that a local folder and a bucket work alike, no

@@ -10,11 +10,11 @@ use crate::{Clock, DeadLetters, worker::chain};
 /// cannot fill the bucket.
 pub const MAX_PER_DAY: usize = 10_000;
 
-/// Parks events in a bucket.
+/// Stores unreadable events in a bucket.
 pub struct StoredDeadLetters {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// A date, and the number of events parked on it.
+    /// A date, and the number of events stored on it.
     parked: Mutex<(String, usize)>,
 }
 

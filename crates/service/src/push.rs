@@ -149,7 +149,7 @@ impl<S: Send + Sync> FromRequest<S> for Pushed {
 /// Reads an event from headers and body.
 ///
 /// # Errors
-/// Returns an error, the problem, if the event is unreadable; it is stored with the parked bytes.
+/// Returns an error if the event is unreadable. The error is stored with the parked event.
 pub fn decode(headers: &Headers, body: &[u8]) -> Result<Event, String> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut attributes = BTreeMap::new();

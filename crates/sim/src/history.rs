@@ -49,7 +49,7 @@ pub enum ExternalEvent {
         run: RunId,
         /// Time at which the cluster ends without a request.
         expires_at: Timestamp,
-        /// Whether the cluster appeared after its confirmed deletion, so that no caller could have known it.
+        /// Whether the cluster appeared after its confirmed deletion, so that no caller could detect it.
         late: bool,
     },
     /// The deletion of an existing cluster was requested.

@@ -1,4 +1,4 @@
-//! Pushes and times that start a run.
+//! Triggers of a run: pushes and schedules.
 
 use model::{Span, Timestamp};
 use proptest::prelude::*;

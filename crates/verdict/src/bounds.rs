@@ -12,7 +12,7 @@ const SAME_SIZE: f64 = 1e-3;
 /// Maximum relative difference of a bus factor that is computed from printed bandwidths, which have two decimals.
 const FACTOR: f64 = 2e-3;
 
-/// Whether a measured size is a stated one, as nccl-tests rounds it.
+/// Whether a measured size equals a stated size that nccl-tests has rounded.
 #[must_use]
 pub fn same_size(measured: u64, stated: u64) -> bool {
     let stated = stated as f64;

@@ -65,7 +65,7 @@ pub struct PointChange {
     pub a_busbw: f64,
     /// Bus bandwidth of the second run, GB/s.
     pub b_busbw: f64,
-    /// Excess time of the second run, relative.
+    /// Excess time of the second run, as a fraction of the first run's time.
     pub slower: f64,
 }
 

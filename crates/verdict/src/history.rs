@@ -28,7 +28,7 @@ const UNCERTAINTY: f64 = 1.8;
 pub const DRIFT: f64 = 0.005;
 /// Minimum standard deviation that is assumed for one run in the search for smaller changes.
 const FINE: f64 = 0.0005;
-/// Minimum change that is reported.
+/// Minimum reported change, as a fraction of the time.
 const REPORTED: f64 = 0.001;
 
 /// The last change of a cluster's level.

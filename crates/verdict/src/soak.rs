@@ -259,7 +259,7 @@ mod tests {
 
     const DRIFT: f64 = 0.02;
 
-    /// Eight GPUs with 0.3 % noise; `level` gives the true value of a GPU in a round, relative.
+    /// Eight GPUs with 0.3 % noise; `level` returns the true value of a GPU in a round, relative to a healthy GPU.
     fn series(rounds: u16, seed: u64, level: impl Fn(u32, u16) -> f64) -> SoakSeries {
         let mut random = SplitMix64(seed);
         let mut series = SoakSeries::default();

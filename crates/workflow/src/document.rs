@@ -120,12 +120,12 @@ impl YamlDocument {
         }
     }
 
-    /// A problem of a field, at its position or the nearest enclosing one.
+    /// An error in a field, at its position or the nearest enclosing one.
     pub fn problem(&self, field: &str, message: impl Into<String>) -> FileProblem {
         self.marked(field, message.into(), |place| place.whole)
     }
 
-    /// A problem of a field's name: only the name is marked.
+    /// An error in a field's name: only the name is marked.
     pub(crate) fn problem_of_name(&self, field: &str, message: impl Into<String>) -> FileProblem {
         self.marked(field, message.into(), |place| place.key)
     }

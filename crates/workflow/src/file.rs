@@ -351,10 +351,10 @@ pub enum ReadFile {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MatrixFile {
-    /// Collectives, instead of the workload's. Not with `command`.
+    /// Collectives, instead of the workload's. Cannot be combined with `command`.
     #[serde(default)]
     pub collectives: Vec<Collective>,
-    /// Element types, instead of the workload's. Not with `command`.
+    /// Element types, instead of the workload's. Cannot be combined with `command`.
     #[serde(default)]
     pub datatypes: Vec<Datatype>,
     /// Environment variables by a short name, such as `ring: {NCCL_ALGO: Ring}`; they override the check's own.

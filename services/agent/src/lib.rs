@@ -150,7 +150,7 @@ async fn poll(
     Ok(match status {
         JobStatus::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => JobStatus::Absent,
         JobStatus::Ended(end) if cluster.nodes.iter().any(|node| Node::is_placeholder(&node.name)) => {
-            // The end is valid without the names of the nodes.
+            // The job's end is valid without the names of its nodes, so an error is only logged.
             let mut nodes = scheduler.nodes(cluster, name).await.unwrap_or_else(|error| {
                 warn!(job = name, "the names of the job's nodes cannot be read: {error:?}");
                 Vec::new()

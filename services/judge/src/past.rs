@@ -4,7 +4,7 @@
 use model::Span;
 use warehouse::{MeasurementKind, PastQuery, PastRun, Warehouse};
 
-/// Maximum number of runs in a baseline. The baseline is then fixed: relative to a moving baseline no drift of the cluster is detected.
+/// Maximum number of runs in a baseline. The baseline is then fixed: a moving baseline would hide a drift of the cluster.
 pub(crate) const MAX_RUNS: u32 = 20;
 /// Maximum number of later runs searched for a change.
 pub(crate) const SINCE: u32 = 200;

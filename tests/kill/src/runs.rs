@@ -50,7 +50,7 @@ pub fn name(number: usize) -> String {
     format!("kill-{number}")
 }
 
-/// Maximum duration of rejections by the gateways, which are killed and restarted.
+/// Maximum time in which the gateways reject requests: the test kills and restarts them.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 impl RunRequests {

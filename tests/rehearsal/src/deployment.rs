@@ -354,7 +354,7 @@ impl Rehearsal {
         self.notifications().await
     }
 
-    /// Starts an agent that pulls a subscription with an account.
+    /// Starts an agent that pulls from a subscription with a service account.
     ///
     /// # Errors
     /// Returns an error if it does not start.

@@ -81,7 +81,7 @@ struct Arguments {
 /// Parts of the rehearsal gate that can run separately.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// One run of each kind, with all grants and without each grant, one at a time.
+    /// Runs each kind once with all grants, and once without each single grant.
     Rights,
     /// Runs whose services are killed.
     Faults,

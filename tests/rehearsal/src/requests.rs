@@ -63,7 +63,7 @@ pub async fn browser(
     rehearsal.cloud_run.invoke(RequestOrigin::Internet, Some(&other), "burnin-gateway", request).await
 }
 
-/// Publishes a request of a run on the gateway's topic, as the requester.
+/// Publishes a run request on the gateway's topic, with the requester's account.
 ///
 /// # Errors
 /// Returns an error if the requester may not publish.

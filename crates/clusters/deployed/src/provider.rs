@@ -139,7 +139,8 @@ impl DeployedClusters {
         build
     }
 
-    /// Kept parts that the new cluster can use: name of the part, and the existing cluster whose lease on it ends after `expires_at`.
+    /// Parts kept for later clusters that the new cluster can use: name of the part, and the existing cluster with a lease on it until after
+    /// `expires_at`.
     async fn usable_parts(
         &self,
         deployed: &Deployed,

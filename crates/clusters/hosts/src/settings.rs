@@ -108,7 +108,7 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mpi {
-    /// Installation folder, with `bin/mpirun`, the same everywhere. Default: search `PATH`.
+    /// Installation folder, with `bin/mpirun`; the same path on every host. Default: search `PATH`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// Options of `mpirun`. NCCL uses MPI only to start, so TCP is the default.

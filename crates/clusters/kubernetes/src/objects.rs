@@ -60,7 +60,7 @@ pub struct LocalQueue {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LocalQueueSpec {
-    /// `None`, `Hold` or `HoldAndDrain`.
+    /// Whether the queue admits workloads: `None`, `Hold` or `HoldAndDrain`.
     pub stop_policy: Option<String>,
 }
 

@@ -25,7 +25,7 @@ pub struct Kubernetes {
     /// Kueue's WorkloadPriorityClass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<String>,
-    /// Yield to other jobs: the pods run on free nodes only, below all other pods, and the run ends without a verdict if no nodes
+    /// Yield to other jobs: the pods run on free nodes only, with a lower priority than all other pods, and the run ends without a verdict if no nodes
     /// become free within `begin_within` or another pod preempts one of its pods. Requires `pod_priority_class`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub yields: bool,
@@ -46,7 +46,7 @@ pub struct Kubernetes {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: Option<u32>,
-    /// CPU request of each pod, thousandths.
+    /// CPU request of each pod, thousandths of a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_024_000))]
     pub cpu_millis: Option<u32>,

@@ -107,7 +107,7 @@ async fn names_that_lead_out_of_the_folder_are_refused(store: &Arc<dyn Store>) {
             matches!(refused, Err(ArtefactError::Store(StoreError::Name { .. }))),
             "{name:?}: {refused:?}"
         );
-        // Reading also rejects a manifest with such a name.
+        // The reader also rejects a manifest with an invalid name.
         let object = ManifestObject {
             name: name.into(),
             size_bytes: 1,

@@ -1,4 +1,4 @@
-//! Removes the lines of a job's script from a log: evidence of a node, and the node of a host.
+//! Removes the lines that a job's script prints into a log: evidence of nodes, and the node of each host name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

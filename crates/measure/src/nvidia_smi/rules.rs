@@ -385,14 +385,14 @@ pub(super) fn with_name(name: &str) -> impl Iterator<Item = &'static FieldRule> 
     KNOWN.get(&name.len()).into_iter().flatten().copied().filter(move |rule| rule.name == name)
 }
 
-/// Whether an XML element has the name `ours` of a rule, or the name that another driver version prints instead.
+/// Whether the name of an XML element equals a rule's name, `ours`, or that name's form in another driver version.
 pub(super) fn same(ours: &str, printed: &str) -> bool {
     ours == printed
         || ours == "clocks_event_reasons" && printed == "clocks_throttle_reasons"
         || ours == "gpu_power_readings" && printed == "power_readings"
 }
 
-/// Whether a section has the name `ours` of a rule, or the name that another driver version prints instead.
+/// Whether the name of a section equals a rule's name, `ours`, or that name's form in another driver version.
 pub(super) fn same_section(ours: &str, printed: &str) -> bool {
     ours == printed
         || ours == REASONS && printed == "Clocks Throttle Reasons"

@@ -31,7 +31,7 @@ struct Draft {
     half: Half,
     /// Finite values read: time, algbw, busbw.
     seen: [bool; 3],
-    /// Whether `nwrong` was not a count.
+    /// Whether `nwrong` was invalid: not a count.
     spoilt: bool,
     /// Whether the log contains this half: an object, not `null`.
     printed: bool,

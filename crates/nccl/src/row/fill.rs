@@ -1,4 +1,4 @@
-//! The halves of a row, between other output of the same process.
+//! Joins the halves of a row that are interleaved with other output of the same process.
 
 use super::context::{Gap, RowContext};
 use super::partial::Partial;
@@ -108,8 +108,8 @@ impl RowContext<'_> {
         }
     }
 
-    /// The values at the start of `words`; the row needs `missing` of them. After blanks the values belong to the row.
-    /// After other output they are counted, and surplus values belong to the other output.
+    /// The values at the start of `words`; the row lacks `missing` values. If only blanks precede them, that many values belong to the row.
+    /// If other output precedes them, all consecutive values are counted, and values beyond the missing ones belong to that output.
     fn run_ahead(&self, words: Words<'_>, missing: usize, gap: Gap) -> ValueRun {
         let values = match gap {
             Gap::Blanks => missing,

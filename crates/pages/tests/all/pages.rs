@@ -1,4 +1,4 @@
-//! Pages over simulated ledgers.
+//! Pages of ledgers that the simulator wrote.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
                 if !evidence.objects.keys().any(kept) {
                     found.push(Violation::new(
                         VANISHED,
-                        format!("{} is reported as parked, but not stored", event.id()),
+                        format!("{} was acknowledged as a parked event, but is not stored", event.id()),
                     ));
                 }
             }

@@ -54,8 +54,8 @@ pub struct Healthy<'a> {
 /// unreliable: the minimum tolerances then apply, around a level that one outlier can shift.
 ///
 /// # Errors
-/// Returns an error if a log is not one complete healthy run, the logs are not comparable, or they do not
-/// repeat.
+/// Returns an error if a log is not one complete healthy run, the logs are not comparable, or their values are
+/// not reproducible.
 pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
     if are_about_metrics(runs) {
         return of_metrics(runs);
@@ -124,7 +124,7 @@ pub struct Paired {
     pub baseline: Baseline,
     /// Levels of the metrics in all later runs, oldest first: one level for each of the baseline's fleets.
     pub earlier: Vec<Vec<Option<f64>>>,
-    /// Values of the run that fewer earlier runs have than a baseline requires; for display.
+    /// Values of the run with too few earlier runs for a baseline; for display.
     pub missing: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct GroupEvidence {
     less: Vec<f64>,
 }
 
-/// Maximum counted difference in wrong outcomes.
+/// Maximum difference in the number of wrong outcomes; a larger one has the same factor.
 const AGREE: u32 = 64;
 
 /// Minimum noise.

@@ -80,7 +80,7 @@ pub fn tests_for(members: usize, suspected: f64, noise: f64) -> usize {
     ((12.0 + bits * 4.0 / 3.0) * dearer) as usize
 }
 
-/// Maximum noise at which a test is informative.
+/// Maximum fraction of wrong outcomes at which a test is informative.
 pub(super) const MOST_NOISE: f64 = 0.45;
 
 /// Maximum information from one test, bits.

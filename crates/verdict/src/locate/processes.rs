@@ -25,9 +25,9 @@ const ITERATIONS: usize = 20;
 /// distinguishes "healthy" from "slow, rank unknown" if no rank stands out. Readings with another collective,
 /// size, type or number of ranks are ignored.
 ///
-/// The decision counts the halves (size and placement) or separate episodes in which one rank stands out. A healthy
-/// rank may be the outlier up to a third more often than its share; under that hypothesis the false-alarm rate stays
-/// below one in a thousand runs.
+/// The decision counts the halves (size and placement) or separate episodes in which one rank is the outlier. With `n`
+/// ranks, a healthy rank may be the outlier in up to 4/3 of 1/n of them; under that hypothesis the false-alarm rate
+/// stays below one in a thousand runs.
 #[must_use]
 pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     let slowness = slowness(reading, reference);

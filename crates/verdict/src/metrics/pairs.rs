@@ -42,7 +42,7 @@ pub(super) fn evidence<'a>(what: &str, all: impl Iterator<Item = (&'a Subject, b
     suspects.chain(links).collect()
 }
 
-/// Whether most pairs are bad without a common end: a setting of all nodes is then more likely than many bad ends.
+/// Whether most pairs are bad without a common endpoint: a setting of all nodes is then more likely than many bad nodes.
 fn is_shared(results: &[PairResult]) -> bool {
     let bad: Vec<_> = results.iter().filter(|result| !result.ok).collect();
     let has = |end: &String| bad.iter().all(|result| [&result.a, &result.b].contains(&end));

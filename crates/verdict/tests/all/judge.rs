@@ -323,7 +323,7 @@ fn one_rank_has_the_same_verdict_for_any_in_place_time() {
         let text = &floored.reasons[0].text;
         assert!(text.contains("the floors of test") && text.contains("two GPUs or more"), "{text}");
 
-        // Criteria without link requirements pass it, with or without floors, and name the measurement.
+        // Without link requirements the run passes, with or without floors, and the reason names the measurement.
         let alone_passes = Criteria { one_rank: OneRank::Data, ..criteria() };
         let passed = alone(&reading, &alone_passes, None);
         assert_eq!(passed.verdict, Verdict::Pass, "{in_place_us}: {passed:?}");

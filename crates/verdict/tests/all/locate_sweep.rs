@@ -97,8 +97,8 @@ fn a_single_noisy_pair_gives_no_suspect() {
 
 #[test]
 fn a_slow_node_is_named_although_good_pairs_differ_more_than_slow_ones() {
-    // Values from four hosts whose processors other programs use, one behind a link of 10 Mbit/s. With seven results or more, two good
-    // pairs must have reached the expected bandwidth; of these values only slow ones agree with each other.
+    // Values from four hosts with other load on their processors; one host has a link of 10 Mbit/s. With seven results or more, two good
+    // pairs must have reached the expected bandwidth. Here only slow values agree with each other.
     let busbw = [0.515, 0.00117, 0.813, 0.00117, 0.00118, 0.21, 0.34, 0.00117];
     let pairs = [(0, 3), (1, 2), (1, 3), (0, 2), (2, 3), (0, 1), (0, 3), (1, 2)];
     let name = |node: usize| cluster(4)[node].clone();

@@ -207,7 +207,7 @@ fn invalid_and_missing_values_are_reported_with_their_position() {
 /// Values of a user, by name.
 type Filled = &'static [(&'static str, &'static str)];
 
-/// A shipped workflow, its template, and values that fill the template in.
+/// A shipped workflow, its template, and a user's values for the template.
 const TEMPLATES: [(&str, &str, Filled); 4] = [
     ("a3-mega-slurm", "a3-mega", A3_MEGA),
     ("a3-mega-slurm-lustre", "a3-mega", A3_MEGA),

@@ -84,7 +84,7 @@ async fn the_table_of_nccl_tests_names_the_nodes_of_the_pods() {
     assert!(rows.contains("nccl_tests.bus_bandwidth") && !rows.contains("accept-1"), "{rows}");
 }
 
-/// Suspects and diagnoses name the hosts in clues.
+/// Clues contain the name of a host; suspects and diagnoses need the name of its node.
 #[test]
 fn the_clues_of_a_pod_name_its_node() {
     let log = "burnin host: accept-1-w-0-1 n2\n\

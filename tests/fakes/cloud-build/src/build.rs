@@ -282,7 +282,7 @@ impl CloudBuildState {
         let log = format!("starting build \"{id}\"\nthis is the last line\n");
         self.write(build, &format!("{logs}/log-{id}.txt"), log.as_bytes()).await?;
         if status != "SUCCESS" {
-            return Ok((None, Some(format!("the build ended as {status}"))));
+            return Ok((None, Some(format!("the build ended with status {status}"))));
         }
         let rights = self.lock().rights.clone();
         rights.map_or(Ok(()), |rights| rights.end(build))?;

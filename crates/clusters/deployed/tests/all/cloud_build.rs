@@ -126,7 +126,10 @@ async fn a_teardown_ended_by_cloud_build_is_retried() {
             other => panic!("{other:?}"),
         }
     };
-    assert!(reason.contains("the build ended as TIMEOUT") && reason.contains("next attempt at"), "{reason}");
+    assert!(
+        reason.contains("the build ended with status TIMEOUT") && reason.contains("next attempt at"),
+        "{reason}"
+    );
     assert_eq!(
         bed.clusters.list().await.unwrap().clusters.len(),
         1,
