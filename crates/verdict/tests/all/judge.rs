@@ -202,8 +202,8 @@ fn gaps_in_a_table_are_found_without_a_request() {
         *rows = sizes.iter().map(row).collect();
     };
     const M: u64 = 1 << 20;
-    type Change<'a> = &'a dyn Fn(&mut Vec<Row>, &mut u64);
-    let whole: [Change<'_>; 5] = [
+    type RowEdit<'a> = &'a dyn Fn(&mut Vec<Row>, &mut u64);
+    let whole: [RowEdit<'_>; 5] = [
         &|_, _| {},
         &|rows, _| rows.iter_mut().for_each(|row| row.in_place = None),
         &|rows, _| sized(rows, &[8 * M, 12 * M, 16 * M, 20 * M, 24 * M]),
@@ -222,7 +222,7 @@ fn gaps_in_a_table_are_found_without_a_request() {
         row.in_place = None;
         row.partial = Some(Box::new(PartialHalf::unread(Placement::InPlace)));
     };
-    let broken: [(Change<'_>, &str); 6] = [
+    let broken: [(RowEdit<'_>, &str); 6] = [
         (
             // All rows lack the other half, so no row differs from the others.
             &|rows, _| rows.iter_mut().for_each(cut),
