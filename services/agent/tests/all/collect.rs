@@ -17,7 +17,7 @@ use redact::Rules;
 use service::PortError;
 use tokio::io::{AsyncReadExt, repeat};
 
-type Change = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;
+type FileChange = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;
 
 /// Files in memory, read in small chunks.
 #[derive(Default)]
@@ -27,7 +27,7 @@ struct Files {
     endless: Option<(&'static str, u64)>,
     jumps: bool,
     /// Change of the files, applied once after the first listing.
-    then: Mutex<Option<Change>>,
+    then: Mutex<Option<FileChange>>,
 }
 
 #[async_trait::async_trait]
