@@ -21,7 +21,7 @@ type FileChange = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;
 
 /// Files in memory, read in small chunks.
 #[derive(Default)]
-struct Files {
+struct ChangingFiles {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
     /// Size of a file that is generated while it is read.
     endless: Option<(&'static str, u64)>,
@@ -31,7 +31,7 @@ struct Files {
 }
 
 #[async_trait::async_trait]
-impl Scheduler for Files {
+impl Scheduler for ChangingFiles {
     async fn submit(&self, _: &JobSpec) -> Result<String, PortError> {
         unreachable!()
     }
@@ -94,14 +94,14 @@ impl Scheduler for Files {
 
 struct CollectedJob {
     store: Arc<dyn Store>,
-    files: Arc<Files>,
+    files: Arc<ChangingFiles>,
     limits: CollectLimits,
 }
 
 impl CollectedJob {
     fn of<C: Into<Vec<u8>>>(files: impl IntoIterator<Item = (&'static str, C)>) -> Self {
         let files = files.into_iter().map(|(name, content)| (name.to_owned(), content.into())).collect();
-        let files = Files { files: Mutex::new(files), jumps: true, ..Files::default() };
+        let files = ChangingFiles { files: Mutex::new(files), jumps: true, ..ChangingFiles::default() };
         let store = Arc::new(MemoryStore::default());
         Self { store, files: Arc::new(files), limits: CollectLimits::default() }
     }
@@ -217,7 +217,7 @@ async fn an_oversized_log_keeps_its_beginning_and_end() {
 #[tokio::test]
 async fn without_random_access_only_the_beginning_is_kept() {
     let mut bed = CollectedJob::of([("x", lines(0))]);
-    let files = Files { endless: Some(("flood", 300_000_000)), ..Files::default() };
+    let files = ChangingFiles { endless: Some(("flood", 300_000_000)), ..ChangingFiles::default() };
     bed.files = Arc::new(files);
     bed.limits.file_bytes = 2_000_000;
     let (_, objects) = bed.collect().await;
