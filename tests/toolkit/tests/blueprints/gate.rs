@@ -144,7 +144,7 @@ fn each_known_defect_is_found() {
     let filestore = deployments(&variants()[0]);
     let lustre = deployments(&variants()[8]);
     let without = |line: &'static str| move |text: String| text.replace(line, "");
-    type Change<'a> = &'a dyn Fn(String) -> String;
+    type TextEdit<'a> = &'a dyn Fn(String) -> String;
     let placement = without("      enable_placement: false\n");
     let smt = without("      enable_smt: true\n");
     let disk = without("      # At least the size of the image.\n      disk_size_gb: $(vars.disk_gb)\n");
@@ -169,7 +169,7 @@ fn each_known_defect_is_found() {
         text.replace("ip_range: $(vars.gpu_range)", "ip_range: 10.9.0.0/16")
             .replace("global_ip_address_range: $(vars.gpu_range)", "global_ip_address_range: 10.9.0.0/16")
     };
-    let cases: [(&BTreeMap<_, _>, Change<'_>, &str); 11] = [
+    let cases: [(&BTreeMap<_, _>, TextEdit<'_>, &str); 11] = [
         (&filestore, &placement, "gpu_nodeset: If a reservation is specified"),
         (&filestore, &smt, "gpu_nodeset: node_conf has ThreadsPerCore 2, but enable_smt is not set"),
         (&filestore, &disk, "slurm_login: 'disk_size_gb: "),
