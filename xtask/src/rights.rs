@@ -229,11 +229,11 @@ mod tests {
             below: prefix.into_iter().map(str::to_owned).collect(),
             stages: Vec::new(),
         };
-        type Change = Box<dyn Fn(&mut Rights)>;
-        fn on(name: &'static str, change: impl Fn(&mut ServiceRights) + 'static) -> Change {
+        type RightsEdit = Box<dyn Fn(&mut Rights)>;
+        fn on(name: &'static str, change: impl Fn(&mut ServiceRights) + 'static) -> RightsEdit {
             Box::new(move |rights| change(rights.services.get_mut(name).unwrap()))
         }
-        let changes: Vec<(&str, Change)> = vec![
+        let changes: Vec<(&str, RightsEdit)> = vec![
             ("only the conductor", on("judge", move |of| of.objects.push(grant("ledger", "create", None)))),
             (
                 "must never be removed",
