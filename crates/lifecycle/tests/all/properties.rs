@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 /// A workflow with a single benchmark or several checks, then up to 40 expected facts in order and up to 60 random facts, for any of three
 /// attempts and checks, with time passing between them.
-fn noise() -> impl Strategy<Value = Noise> {
+fn random_run() -> impl Strategy<Value = RandomRun> {
     let fact = 0..every_fact().len();
     let number = prop_oneof![3 => Just(1u32), 1 => 2..=3u32];
     let attempt = (0..3u16, number).prop_map(|(check, number)| Attempt { check: CheckIndex(check), number });
@@ -30,22 +30,22 @@ fn noise() -> impl Strategy<Value = Noise> {
             };
             picks.into_iter().map(fact).collect::<Vec<_>>()
         });
-    (workflow, expected, facts).prop_map(|(workflow, expected, facts)| Noise {
+    (workflow, expected, facts).prop_map(|(workflow, expected, facts)| RandomRun {
         workflow,
         facts: expected.into_iter().chain(facts).collect(),
     })
 }
 
 #[derive(Clone, Debug)]
-struct Noise {
+struct RandomRun {
     workflow: Workflow,
     facts: Vec<(usize, Attempt, u64)>,
 }
 
-fn drive(noise: &Noise) -> TestLedger {
+fn drive(random_run: &RandomRun) -> TestLedger {
     let facts = every_fact();
-    let mut ledger = TestLedger::open(noise.workflow.clone());
-    for (fact, attempt, seconds) in &noise.facts {
+    let mut ledger = TestLedger::open(random_run.workflow.clone());
+    for (fact, attempt, seconds) in &random_run.facts {
         ledger.tick(*seconds);
         let fact = match &facts[*fact] {
             Fact::ClusterDeleted(_) => deleted(ledger.now),
@@ -94,8 +94,8 @@ proptest! {
     }
 
     #[test]
-    fn no_fact_causes_a_panic_and_a_replay_results_in_the_same_state(noise in noise()) {
-        let ledger = drive(&noise);
+    fn no_fact_causes_a_panic_and_a_replay_results_in_the_same_state(random_run in random_run()) {
+        let ledger = drive(&random_run);
         let folded = fold(&ledger.records).unwrap();
         prop_assert_eq!(&folded, &ledger.state);
         let text = serde_json::to_string(&ledger.records).unwrap();
@@ -104,8 +104,8 @@ proptest! {
     }
 
     #[test]
-    fn an_unfinished_run_has_a_pending_command_or_a_wake_time(noise in noise()) {
-        let ledger = drive(&noise);
+    fn an_unfinished_run_has_a_pending_command_or_a_wake_time(random_run in random_run()) {
+        let ledger = drive(&random_run);
         let idle = ledger.owes().is_empty();
         let waits = wake(&ledger.state, ledger.now).is_some();
         let done = ledger.state.closed.is_some() && ledger.state.leases_returned();
@@ -114,8 +114,8 @@ proptest! {
     }
 
     #[test]
-    fn an_undisturbed_run_always_closes(noise in noise()) {
-        let mut ledger = drive(&noise);
+    fn an_undisturbed_run_always_closes(random_run in random_run()) {
+        let mut ledger = drive(&random_run);
         // The workers confirm teardowns and send no other facts.
         for _ in 0..200 {
             for owed in ledger.owes() {
@@ -142,8 +142,8 @@ proptest! {
     }
 
     #[test]
-    fn a_lease_is_never_lost_or_duplicated(noise in noise()) {
-        let ledger = drive(&noise);
+    fn a_lease_is_never_lost_or_duplicated(random_run in random_run()) {
+        let ledger = drive(&random_run);
         // At most one cluster is requested at a time: that of the current attempt.
         let wanted = ledger.state.leases.keys().filter(|attempt| ledger.state.needs_lease(**attempt)).count();
         prop_assert!(wanted <= 1);
