@@ -75,10 +75,10 @@ fn debug(number: usize) -> String {
 }
 
 /// Creates the line with this number.
-type Line = fn(usize) -> String;
+type LineWriter = fn(usize) -> String;
 
 /// Name of each generated log, and the function that creates one of its lines.
-const LOGS: [(&str, Line); 10] = [
+const LOGS: [(&str, LineWriter); 10] = [
     ("debug", |number| if number.is_multiple_of(2000) { row(number / 2000) } else { debug(number) }),
     ("debug, tagged", |number| format!("[1,{}]<stdout>:{}", number % 8, debug(number))),
     ("debug, srun labels", |number| format!("{}: {}", number % 8, debug(number))),
