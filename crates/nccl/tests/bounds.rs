@@ -159,10 +159,10 @@ fn gzip_bombs_fit_into_the_memory_limit() {
 }
 
 /// Creates the line with this number.
-type Line = fn(u64) -> String;
+type LineWriter = fn(u64) -> String;
 
 /// Lines that fill each of the reader's collections.
-const GREEDY: [(&str, Line); 12] = [
+const GREEDY: [(&str, LineWriter); 12] = [
     ("rows with long words", |n| {
         let names = "abcdefghijklmnop 9999999";
         let head = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong timestamp\n";
@@ -205,7 +205,7 @@ const GREEDY: [(&str, Line); 12] = [
 ];
 
 /// Members of a run in JSON that fill each of the reader's collections.
-const GREEDY_JSON: [(&str, Line); 8] = [
+const GREEDY_JSON: [(&str, LineWriter); 8] = [
     ("devices", |n| {
         let text = "\\u0001é".repeat(3000);
         format!(
