@@ -66,14 +66,14 @@ fn a_shift_of_all_subjects_is_reported_and_does_not_fail() {
 }
 
 /// 256 GPUs that differ by 0.3 %, like those of a published fleet at one moment.
-struct Fleet {
+struct MeasuredFleet {
     levels: Vec<f64>,
     /// Relative spread of repeated measurements of a GPU.
     repeat: f64,
     random: SplitMix64,
 }
 
-impl Fleet {
+impl MeasuredFleet {
     fn new(repeat: f64) -> Self {
         let mut random = SplitMix64(256);
         let levels = (0..256).map(|_| 7_228.0 * (1.0 + 0.003 * normal(&mut random))).collect();
@@ -114,7 +114,7 @@ const STRICT: Option<PastTolerance> = Some(PastTolerance { within: 0.004, spread
 /// distance. The comparison with its own past is certain: the assumed spread of a subject is at least 0.2 %, and repetitions differ less.
 #[test]
 fn one_gpu_of_256_that_is_one_percent_low_is_named_in_the_first_run() {
-    let mut fleet = Fleet::new(0.000_6);
+    let mut fleet = MeasuredFleet::new(0.000_6);
     let false_suspects = fleet.suspects((5, STRICT), 90, 1.0).concat().len();
     assert!(false_suspects <= 1, "{false_suspects}");
     found(
@@ -132,7 +132,7 @@ fn one_gpu_of_256_that_is_one_percent_low_is_named_in_the_first_run() {
 /// Why the shipped criteria keep the default: users select the strict comparison only for repeatable metrics.
 #[test]
 fn the_strict_comparison_suspects_healthy_gpus_with_noisy_values_and_the_default_does_not() {
-    let mut fleet = Fleet::new(0.005);
+    let mut fleet = MeasuredFleet::new(0.005);
     let mut suspects = |past| fleet.suspects((20, past), 90, 1.0).concat().len();
     let (strict, default) = (suspects(STRICT), suspects(None));
     assert!(strict > 90 && default == 0, "{strict}, {default}");
