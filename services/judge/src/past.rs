@@ -111,7 +111,7 @@ mod tests {
     }
 
     /// A warehouse with 1,000 passed runs of a fleet. The runs are generated when they are read; run N was requested after N seconds.
-    struct Fleet {
+    struct GeneratedHistory {
         nodes: u32,
         metrics: u32,
         /// Number of runs in the largest response with metrics.
@@ -120,7 +120,7 @@ mod tests {
 
     const RUNS: u32 = 1_000;
 
-    impl Fleet {
+    impl GeneratedHistory {
         fn of(nodes: u32, metrics: u32) -> Self {
             Self { nodes, metrics, largest: AtomicUsize::new(0) }
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[async_trait::async_trait]
-    impl Warehouse for Fleet {
+    impl Warehouse for GeneratedHistory {
         async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
             Memory::default().load(id, load).await
         }
@@ -213,12 +213,12 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_and_the_newest_runs_are_read_once_and_in_order() {
-        let fleet = Fleet::of(1, 1);
+        let history = GeneratedHistory::of(1, 1);
         let names = |runs: Range<u32>| runs.map(|run| format!("run-{run:04}"));
         // The cases: one query; queries of 26 runs each, the last of fewer; queries of one run.
         for (values, half) in [(8, 200), (5_000, 200), (200_000, 20)] {
             let mut read = Vec::new();
-            each(&fleet, wanted(), values, |past| read.push(past.run)).await.unwrap();
+            each(&history, wanted(), values, |past| read.push(past.run)).await.unwrap();
             let expected: Vec<_> = names(0..half).chain(names(RUNS - half..RUNS)).collect();
             assert_eq!(read, expected, "{values}");
         }
@@ -227,10 +227,10 @@ mod tests {
     /// A run that ended early has fewer values than the earlier runs.
     #[tokio::test]
     async fn answers_are_bounded_by_the_earlier_runs() {
-        let fleet = Fleet::of(512, 1);
+        let history = GeneratedHistory::of(512, 1);
         let mut read = 0;
-        each(&fleet, wanted(), 1, |_| read += 1).await.unwrap();
-        assert_eq!((read, fleet.largest.into_inner()), (400, 32));
+        each(&history, wanted(), 1, |_| read += 1).await.unwrap();
+        assert_eq!((read, history.largest.into_inner()), (400, 32));
     }
 
     fn peak_mib() -> u64 {
@@ -244,11 +244,11 @@ mod tests {
     #[tokio::test]
     async fn the_history_of_a_fleet_is_read_in_bounded_memory() {
         let of = |name: &str, default| std::env::var(name).map_or(default, |number| number.parse().unwrap());
-        let fleet = Fleet::of(of("JUDGED_NODES", 512), of("JUDGED_METRICS", 1));
-        let reading = fleet.reading();
+        let history = GeneratedHistory::of(of("JUDGED_NODES", 512), of("JUDGED_METRICS", 1));
+        let reading = history.reading();
         let (before, setup) = (peak_mib(), Fingerprint::default());
         let of = ("w", &setup, Some(wanted().before));
-        let own = crate::standard::cluster_standard(&fleet, &Criteria::named("c"), None, of, &reading)
+        let own = crate::standard::cluster_standard(&history, &Criteria::named("c"), None, of, &reading)
             .await
             .unwrap();
         let runs = 20 + own.earlier_metrics.len();
