@@ -7,7 +7,7 @@ use serde_json::Value;
 /// A simulated cluster. The time of a message is the sum of the steps of a ring (of a tree for an all-reduce) and of
 /// the transfer.
 #[derive(Clone, Copy)]
-struct Cluster {
+struct SimulatedCluster {
     criteria: &'static str,
     network: &'static str,
     nodes: u64,
@@ -20,7 +20,7 @@ struct Cluster {
 /// Sizes from 8 MiB to 8 GiB.
 const SIZES: std::ops::RangeInclusive<u32> = 23..=33;
 
-impl Cluster {
+impl SimulatedCluster {
     /// A log in the format of `common.cu` of nccl-tests 2.19.6.
     fn log(self, collective: &str, sizes: std::ops::RangeInclusive<u32>) -> String {
         let ranks = 8 * self.nodes;
@@ -89,13 +89,13 @@ fn text<'a>(verdict: &'a Value, code: &str) -> &'a str {
     reasons.iter().find(|reason| reason["code"] == code).map_or("", |reason| reason["text"].as_str().unwrap())
 }
 
-const A3_MEGA: Cluster =
-    Cluster { criteria: "a3-mega.yaml", network: "FasTrak", nodes: 2, step: 15.0, bandwidth: 188.5 };
+const A3_MEGA: SimulatedCluster =
+    SimulatedCluster { criteria: "a3-mega.yaml", network: "FasTrak", nodes: 2, step: 15.0, bandwidth: 188.5 };
 
 #[test]
 fn a_reference_is_scaled_to_the_number_of_nodes() {
     for nodes in [2, 3, 4, 8, 64] {
-        let healthy = Cluster { nodes, ..A3_MEGA };
+        let healthy = SimulatedCluster { nodes, ..A3_MEGA };
         let verdict = healthy.judged("all_gather", SIZES);
         assert_eq!(verdict["verdict"], "pass", "{nodes} nodes: {verdict:#}");
         let scaled =
@@ -103,7 +103,7 @@ fn a_reference_is_scaled_to_the_number_of_nodes() {
         assert_eq!(scaled, nodes != 2, "{nodes} nodes: {verdict:#}");
 
         for bandwidth in [4.0, 94.0] {
-            let verdict = Cluster { bandwidth, ..healthy }.judged("all_gather", SIZES);
+            let verdict = SimulatedCluster { bandwidth, ..healthy }.judged("all_gather", SIZES);
             assert!(
                 codes(&verdict).contains(&"BELOW_REFERENCE"),
                 "{nodes} nodes, {bandwidth} GB/s: {verdict:#}"
@@ -113,11 +113,12 @@ fn a_reference_is_scaled_to_the_number_of_nodes() {
     }
     // One of eight adapters is missing.
     for nodes in [2, 4, 8] {
-        let verdict = Cluster { nodes, bandwidth: 188.5 * 7.0 / 8.0, ..A3_MEGA }.judged("all_gather", SIZES);
+        let verdict =
+            SimulatedCluster { nodes, bandwidth: 188.5 * 7.0 / 8.0, ..A3_MEGA }.judged("all_gather", SIZES);
         assert_eq!(verdict["verdict"], "fail", "{nodes} nodes: {verdict:#}");
     }
     // This network has twice the latency.
-    let verdict = Cluster { nodes: 4, step: 45.0, ..A3_MEGA }.judged("all_gather", SIZES);
+    let verdict = SimulatedCluster { nodes: 4, step: 45.0, ..A3_MEGA }.judged("all_gather", SIZES);
     assert_eq!(verdict["verdict"], "fail", "{verdict:#}");
 }
 
@@ -125,18 +126,20 @@ fn a_reference_is_scaled_to_the_number_of_nodes() {
 /// documentation).
 #[test]
 fn the_bandwidth_of_an_all_reduce_over_many_nodes_falls_to_the_line_rate() {
-    let superpod = Cluster { criteria: "dgx-1.yaml", network: "IB", nodes: 10, step: 10.0, bandwidth: 42.5 };
+    let superpod =
+        SimulatedCluster { criteria: "dgx-1.yaml", network: "IB", nodes: 10, step: 10.0, bandwidth: 42.5 };
     for nodes in [10, 32] {
-        let verdict = Cluster { nodes, ..superpod }.judged("all_reduce", 20..=29);
+        let verdict = SimulatedCluster { nodes, ..superpod }.judged("all_reduce", 20..=29);
         assert_eq!(verdict["verdict"], "pass", "{nodes} nodes: {verdict:#}");
-        let verdict = Cluster { nodes, bandwidth: 30.0, ..superpod }.judged("all_reduce", 20..=29);
+        let verdict = SimulatedCluster { nodes, bandwidth: 30.0, ..superpod }.judged("all_reduce", 20..=29);
         assert_eq!(verdict["verdict"], "fail", "{nodes} nodes: {verdict:#}");
     }
     // The reference of A3 Mega is one point at 16 GiB, which exceeds the line rate.
     for (nodes, healthy) in [(2, 335.0), (4, 240.0), (64, 190.0)] {
-        let verdict = Cluster { nodes, bandwidth: healthy, ..A3_MEGA }.judged("all_reduce", 23..=34);
+        let verdict = SimulatedCluster { nodes, bandwidth: healthy, ..A3_MEGA }.judged("all_reduce", 23..=34);
         assert_eq!(verdict["verdict"], "pass", "{nodes} nodes: {verdict:#}");
-        let verdict = Cluster { nodes, bandwidth: healthy * 0.6, ..A3_MEGA }.judged("all_reduce", 23..=34);
+        let verdict =
+            SimulatedCluster { nodes, bandwidth: healthy * 0.6, ..A3_MEGA }.judged("all_reduce", 23..=34);
         assert_eq!(verdict["verdict"], "fail", "{nodes} nodes: {verdict:#}");
     }
 }
@@ -156,11 +159,11 @@ fn collectives_without_a_reference_are_bounded_by_the_line_rate() {
         // In gather and scatter the adapter of the root transfers the data of all other nodes, so the bandwidth is the same.
         let limited = ["alltoall", "gather", "scatter"].map(|collective| (collective, 0.8 * limit));
         for (collective, healthy) in collectives.into_iter().chain(limited) {
-            let cluster = Cluster { nodes, bandwidth: healthy, step: 12.0, ..A3_MEGA };
+            let cluster = SimulatedCluster { nodes, bandwidth: healthy, step: 12.0, ..A3_MEGA };
             let verdict = cluster.judged(collective, SIZES);
             assert_eq!(verdict["verdict"], "pass", "{collective} on {nodes} nodes: {verdict:#}");
             assert!(codes(&verdict).contains(&"ABOVE_FLOOR"), "{collective}: {verdict:#}");
-            let verdict = Cluster { bandwidth: 0.4 * healthy, ..cluster }.judged(collective, SIZES);
+            let verdict = SimulatedCluster { bandwidth: 0.4 * healthy, ..cluster }.judged(collective, SIZES);
             assert!(codes(&verdict).contains(&"BELOW_FLOOR"), "{collective} on {nodes} nodes: {verdict:#}");
             // Small messages are no evidence about a network.
             let verdict = cluster.judged(collective, 20..=26);
@@ -168,11 +171,11 @@ fn collectives_without_a_reference_are_bounded_by_the_line_rate() {
             assert!(codes(&verdict).contains(&"NOT_MEASURED"), "{collective}: {verdict:#}");
         }
     }
-    let a4 = Cluster { criteria: "a4.yaml", network: "gIB", nodes: 2, step: 10.0, bandwidth: 380.0 };
+    let a4 = SimulatedCluster { criteria: "a4.yaml", network: "gIB", nodes: 2, step: 10.0, bandwidth: 380.0 };
     for nodes in [2, 4, 16] {
-        let verdict = Cluster { nodes, ..a4 }.judged("all_reduce", 21..=34);
+        let verdict = SimulatedCluster { nodes, ..a4 }.judged("all_reduce", 21..=34);
         assert_eq!(verdict["verdict"], "pass", "{verdict:#}");
-        let verdict = Cluster { nodes, bandwidth: 240.0, ..a4 }.judged("all_reduce", 21..=34);
+        let verdict = SimulatedCluster { nodes, bandwidth: 240.0, ..a4 }.judged("all_reduce", 21..=34);
         assert_eq!(verdict["verdict"], "fail", "{verdict:#}");
     }
 }
@@ -182,7 +185,7 @@ fn the_efficiency_is_relative_to_the_networks_limit() {
     let verdict = A3_MEGA.judged("all_gather", SIZES);
     assert!(text(&verdict, "EFFICIENCY").starts_with("efficiency 94 %"), "{verdict:#}");
     // In an all-reduce two nodes exchange half of the data, so the network permits 375 GB/s.
-    let verdict = Cluster { bandwidth: 340.0, ..A3_MEGA }.judged("all_reduce", SIZES);
+    let verdict = SimulatedCluster { bandwidth: 340.0, ..A3_MEGA }.judged("all_reduce", SIZES);
     let efficiency = text(&verdict, "EFFICIENCY");
     assert!(efficiency.starts_with("efficiency 9") && efficiency.contains("permits 375 GB/s"), "{verdict:#}");
 }
