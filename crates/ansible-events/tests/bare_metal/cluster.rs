@@ -9,7 +9,7 @@ use crate::agent;
 use crate::bed::{ACCOUNT, AnsibleBed};
 
 #[derive(Deserialize)]
-struct Cluster {
+struct ClusterFile {
     nodes: Vec<Node>,
     slurm: cluster_slurm::Slurm,
 }
@@ -48,7 +48,7 @@ fn a_cluster_is_provisioned() {
     assert!(fence.contains("ring"), "{fence}");
 
     bed.leave("cluster.json", &workspace.read("cluster.json"));
-    let cluster: Cluster = serde_json::from_str(&workspace.read("cluster.json")).unwrap();
+    let cluster: ClusterFile = serde_json::from_str(&workspace.read("cluster.json")).unwrap();
     let nodes: Vec<_> = cluster.nodes.iter().map(|node| (node.name.as_str(), node.slots)).collect();
     assert_eq!(nodes, [("dgx01", 2), ("dgx02", 2), ("dgx03", 2), ("dgx04", 2)]);
     assert_eq!(cluster_api::Settings::problems(&cluster.slurm), []);
