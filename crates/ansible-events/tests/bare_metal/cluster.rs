@@ -10,12 +10,12 @@ use crate::bed::{ACCOUNT, AnsibleBed};
 
 #[derive(Deserialize)]
 struct ClusterFile {
-    nodes: Vec<Node>,
+    nodes: Vec<NodeEntry>,
     slurm: cluster_slurm::Slurm,
 }
 
 #[derive(Deserialize)]
-struct Node {
+struct NodeEntry {
     name: String,
     slots: u32,
 }
