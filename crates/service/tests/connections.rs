@@ -29,13 +29,13 @@ const SHORT: Duration = Duration::from_millis(200);
 const LIMITS: ConnectionLimits =
     ConnectionLimits { connections: 4096, head: LONG, body: LONG, stalled: LONG };
 
-struct Server {
+struct TestServer {
     address: SocketAddr,
     stop: CancellationToken,
     runtime: tokio::runtime::Runtime,
 }
 
-impl Server {
+impl TestServer {
     fn start(limits: ConnectionLimits) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -100,7 +100,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 #[test]
 fn a_connection_with_a_late_head_and_an_idle_connection_are_closed() {
     let _alone = ALONE.lock();
-    let server = Server::start(ConnectionLimits { head: SHORT, ..LIMITS });
+    let server = TestServer::start(ConnectionLimits { head: SHORT, ..LIMITS });
     assert_eq!(rest(server.connect()), "", "no byte was sent");
     let mut partial = server.connect();
     write!(partial, "GET /healthz HTTP/1.1\r\nHost: x\r\n").unwrap();
@@ -115,7 +115,7 @@ fn a_connection_with_a_late_head_and_an_idle_connection_are_closed() {
 #[test]
 fn a_body_after_its_deadline_is_answered_with_408() {
     let _alone = ALONE.lock();
-    let server = Server::start(ConnectionLimits { body: SHORT, ..LIMITS });
+    let server = TestServer::start(ConnectionLimits { body: SHORT, ..LIMITS });
     let mut slow = server.connect();
     write!(slow, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab").unwrap();
     let answer = rest(slow);
@@ -131,7 +131,7 @@ fn a_body_after_its_deadline_is_answered_with_408() {
 fn the_connection_of_a_client_that_stops_reading_is_closed() {
     let _alone = ALONE.lock();
     let before = HEAP.allocated();
-    let server = Server::start(ConnectionLimits { stalled: SHORT, ..LIMITS });
+    let server = TestServer::start(ConnectionLimits { stalled: SHORT, ..LIMITS });
     let mut stalled = server.connect();
     write!(stalled, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     wait_for("the response to be created", || HEAP.allocated() > before + (60 << 20));
@@ -143,7 +143,7 @@ fn the_connection_of_a_client_that_stops_reading_is_closed() {
 #[test]
 fn idle_clients_do_not_block_others() {
     let _alone = ALONE.lock();
-    let server = Server::start(ConnectionLimits { connections: 8, ..LIMITS });
+    let server = TestServer::start(ConnectionLimits { connections: 8, ..LIMITS });
     let mut held = Vec::new();
     for number in 0..50 {
         let mut stream = server.connect();
@@ -161,7 +161,7 @@ fn idle_clients_do_not_block_others() {
 fn idle_connections_use_at_most_64_kib_each_and_release_their_memory_when_closed() {
     let _alone = ALONE.lock();
     const IDLE: usize = 300;
-    let server = Server::start(LIMITS);
+    let server = TestServer::start(LIMITS);
     assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
     let before = HEAP.allocated();
     let mut held: Vec<_> = (0..IDLE).map(|_| server.connect()).collect();
