@@ -21,7 +21,7 @@ impl Seeded {
 
 /// Results of many searches.
 #[derive(Default)]
-struct Series {
+struct SearchStatistics {
     /// Number of tests of each search, ascending.
     counts: Vec<usize>,
     /// Searches whose most likely set is correct.
@@ -36,7 +36,7 @@ struct Series {
     confidence: f64,
 }
 
-impl Series {
+impl SearchStatistics {
     fn mean(&self) -> f64 {
         self.counts.iter().sum::<usize>() as f64 / self.counts.len() as f64
     }
@@ -61,9 +61,9 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("node-{at:03}")).collect()
 }
 
-fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> Series {
+fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> SearchStatistics {
     let members = names(232);
-    let mut series = Series::default();
+    let mut statistics = SearchStatistics::default();
     for seed in 0..seeds {
         let mut seeded = Seeded(SplitMix64(seed));
         let mut truth: Vec<String> = Vec::new();
@@ -83,29 +83,29 @@ fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> Series {
             tests += 1;
             assert!(tests < 500, "timeout: the search has not ended");
         }
-        series.add(&going.located(), &truth, tests);
+        statistics.add(&going.located(), &truth, tests);
     }
-    series.counts.sort_unstable();
-    let percent = |of: usize| 100.0 * series.part(of);
+    statistics.counts.sort_unstable();
+    let percent = |of: usize| 100.0 * statistics.part(of);
     println!(
         "| {bad} | {:.0} % | {} | {:.1} | {} | {} | {:.1} % | {:.1} % | {} of {} | {} | {} | {:.1} % |",
         100.0 * noise,
         options.expected,
-        series.mean(),
-        series.at(0.95),
-        series.at(1.0),
-        percent(series.right),
-        percent(series.sure),
-        series.sure_and_wrong,
+        statistics.mean(),
+        statistics.at(0.95),
+        statistics.at(1.0),
+        percent(statistics.right),
+        percent(statistics.sure),
+        statistics.sure_and_wrong,
         seeds,
-        series.good_named,
-        series.bad_missed,
-        100.0 * series.confidence / seeds as f64,
+        statistics.good_named,
+        statistics.bad_missed,
+        100.0 * statistics.confidence / seeds as f64,
     );
-    series
+    statistics
 }
 
-impl Series {
+impl SearchStatistics {
     fn add(&mut self, located: &Located, truth: &[String], tests: usize) {
         let hosts = |of: &[Suspect]| of.iter().filter_map(|one| one.host.clone()).collect::<Vec<String>>();
         let named = hosts(&located.suspects);
@@ -207,8 +207,8 @@ fn the_default_limit_for_232_members_is_22_tests_for_one_bad_member_and_55_for_f
 #[test]
 fn without_noise_one_bad_node_takes_at_most_22_tests_and_five_take_at_most_55() {
     for (bad, most) in [(0, 22), (1, 22), (2, 31), (3, 39), (5, 55)] {
-        let series = search(bad, 0.0, &suspecting(bad.max(1) as f64), SEEDS);
-        assert!(series.at(1.0) <= most && series.correct() == 1.0 && series.good_named == 0);
+        let statistics = search(bad, 0.0, &suspecting(bad.max(1) as f64), SEEDS);
+        assert!(statistics.at(1.0) <= most && statistics.correct() == 1.0 && statistics.good_named == 0);
     }
 }
 
@@ -224,27 +224,27 @@ fn with_one_wrong_outcome_in_twenty_every_search_stays_within_its_limit_and_most
             1 => 5 * SEEDS.max(40),
             _ => SEEDS,
         };
-        let series = search(bad, 0.05, &suspecting(bad.max(1) as f64), seeds);
+        let statistics = search(bad, 0.05, &suspecting(bad.max(1) as f64), seeds);
         assert!(
-            series.at(1.0) <= most,
+            statistics.at(1.0) <= most,
             "{bad} bad members: expected at most {most} tests, found {}",
-            series.at(1.0)
+            statistics.at(1.0)
         );
         if seeds >= 200 {
             assert!(
-                series.correct() >= correct,
+                statistics.correct() >= correct,
                 "{bad} bad members: expected a share of {correct} correct searches, found {}",
-                series.correct()
+                statistics.correct()
             );
             assert!(
-                series.part(series.good_named) <= 0.005,
+                statistics.part(statistics.good_named) <= 0.005,
                 "{bad} bad members: a good member was named in {} series",
-                series.good_named
+                statistics.good_named
             );
             // The reported confidence is correct within four deviations.
-            let reported = series.confidence / seeds as f64;
+            let reported = statistics.confidence / seeds as f64;
             assert!(
-                (reported - series.correct()).abs() <= 0.09,
+                (reported - statistics.correct()).abs() <= 0.09,
                 "{bad} bad members: the reported confidence is {reported}"
             );
         }
@@ -256,12 +256,13 @@ fn with_one_wrong_outcome_in_twenty_every_search_stays_within_its_limit_and_most
 #[test]
 fn with_enough_tests_the_number_of_bad_members_need_not_be_known() {
     for (bad, correct) in [(1, 0.98), (5, 0.65)] {
-        let series = search(bad, 0.05, &PlanOptions { max_tests: Some(55), ..PlanOptions::default() }, SEEDS);
-        assert!(series.at(1.0) <= 55);
+        let statistics =
+            search(bad, 0.05, &PlanOptions { max_tests: Some(55), ..PlanOptions::default() }, SEEDS);
+        assert!(statistics.at(1.0) <= 55);
         assert!(
-            SEEDS < 200 || series.correct() >= correct,
+            SEEDS < 200 || statistics.correct() >= correct,
             "{bad} bad members: expected a share of {correct} correct searches, found {}",
-            series.correct()
+            statistics.correct()
         );
     }
 }
@@ -270,11 +271,14 @@ fn with_enough_tests_the_number_of_bad_members_need_not_be_known() {
 #[test]
 fn a_larger_limit_increases_the_confidence() {
     let options = PlanOptions { max_tests: Some(150), ..suspecting(5.0) };
-    let series = search(5, 0.05, &options, SEEDS.div_ceil(3));
-    assert!(series.correct() >= if SEEDS > 100 { 0.97 } else { 0.6 });
+    let statistics = search(5, 0.05, &options, SEEDS.div_ceil(3));
+    assert!(statistics.correct() >= if SEEDS > 100 { 0.97 } else { 0.6 });
     let options = PlanOptions { max_tests: Some(7), ..suspecting(5.0) };
-    let series = search(5, 0.05, &options, 2);
-    assert_eq!((series.at(0.0), series.at(1.0), series.sure, series.good_named), (7, 7, 0, 0));
+    let statistics = search(5, 0.05, &options, 2);
+    assert_eq!(
+        (statistics.at(0.0), statistics.at(1.0), statistics.sure, statistics.good_named),
+        (7, 7, 0, 0)
+    );
     let options = PlanOptions { max_tests: Some(0), ..suspecting(5.0) };
     assert_eq!(search(5, 0.05, &options, 1).at(1.0), 0);
 }
@@ -306,13 +310,14 @@ fn more_bad_members_than_expected_are_found() {
     for (bad, expected, most) in [(0, 5.0, 30), (1, 20.0, 60), (5, 0.1, 120), (12, 1.0, 220)] {
         if few > 1 || bad < 12 {
             let options = PlanOptions { max_tests: Some(250), ..suspecting(expected) };
-            let series = search(bad, 0.05, &options, few);
-            assert!(series.at(1.0) <= most && series.correct() >= 0.9, "{bad}");
+            let statistics = search(bad, 0.05, &options, few);
+            assert!(statistics.at(1.0) <= most && statistics.correct() >= 0.9, "{bad}");
         }
     }
     if few > 1 {
-        let series = search(20, 0.05, &PlanOptions { max_tests: Some(250), ..PlanOptions::default() }, few);
-        assert!(series.correct() >= 0.8);
+        let statistics =
+            search(20, 0.05, &PlanOptions { max_tests: Some(250), ..PlanOptions::default() }, few);
+        assert!(statistics.correct() >= 0.8);
     }
 }
 
