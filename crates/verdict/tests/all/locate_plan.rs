@@ -7,9 +7,9 @@ use verdict::locate::{
 };
 
 /// A seeded generator, so that a failure is reproducible.
-struct Seeded(SplitMix64);
+struct SeededRandom(SplitMix64);
 
-impl Seeded {
+impl SeededRandom {
     fn next(&mut self) -> u64 {
         self.0.number()
     }
@@ -65,7 +65,7 @@ fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> SearchSt
     let members = names(232);
     let mut statistics = SearchStatistics::default();
     for seed in 0..seeds {
-        let mut seeded = Seeded(SplitMix64(seed));
+        let mut seeded = SeededRandom(SplitMix64(seed));
         let mut truth: Vec<String> = Vec::new();
         while truth.len() < bad {
             let name = &members[(seeded.next() % 232) as usize];
@@ -133,11 +133,11 @@ fn suspecting(expected: f64) -> PlanOptions {
 
 /// Mean number of tests of searches for one bad member of 232 with 5 % wrong outcomes, and the number of correct results. `prior`:
 /// the member with a hardware finding, if any.
-fn with_prior(seeds: u64, prior: impl Fn(&mut Seeded, &str) -> Option<String>) -> (f64, usize) {
+fn with_prior(seeds: u64, prior: impl Fn(&mut SeededRandom, &str) -> Option<String>) -> (f64, usize) {
     let members = names(232);
     let (mut total, mut right) = (0, 0);
     for seed in 0..seeds {
-        let mut seeded = Seeded(SplitMix64(seed));
+        let mut seeded = SeededRandom(SplitMix64(seed));
         let bad = members[(seeded.next() % 232) as usize].clone();
         let mut search = GroupSearch::new(&members, &PlanOptions::default());
         if let Some(suspect) = prior(&mut seeded, &bad) {

@@ -66,9 +66,9 @@ fn the_suspect_is_the_rank_with_the_outlying_times() {
 }
 
 /// A seeded generator, so that a failure is reproducible.
-struct Seeded(SplitMix64);
+struct SeededRandom(SplitMix64);
 
-impl Seeded {
+impl SeededRandom {
     fn next(&mut self) -> u64 {
         self.0.number()
     }
@@ -92,7 +92,7 @@ const USUAL: [f64; 4] = [120.0, 340.0, 1200.0, 4580.0];
 
 /// A healthy run like the real ones: in each half every rank has its own constant deviation of about 1 %, each
 /// iteration varies for all ranks together, and the scheduler sometimes delays one rank.
-fn healthy(seeded: &mut Seeded, ranks: usize, iterations: usize) -> Vec<[Vec<Vec<f64>>; 2]> {
+fn healthy(seeded: &mut SeededRandom, ranks: usize, iterations: usize) -> Vec<[Vec<Vec<f64>>; 2]> {
     let mut half = |usual: f64| {
         let off: Vec<f64> = (0..ranks).map(|_| 1.0 + 0.008 * seeded.normal()).collect();
         let mut times = vec![Vec::new(); ranks];
@@ -145,7 +145,7 @@ fn healthy_runs_raise_no_alarm() {
     for (ranks, runs) in [(3, 1000), (4, 3000), (8, 1000), (16, 400)] {
         let mut alarms = 0;
         for seed in 0..runs {
-            let mut seeded = Seeded(SplitMix64(seed));
+            let mut seeded = SeededRandom(SplitMix64(seed));
             let run = reading(healthy(&mut seeded, ranks, 12));
             // Half of the runs are judged without a reference.
             let reference: Vec<_> = (0..seed % 2).map(|_| reading(healthy(&mut seeded, ranks, 12))).collect();
@@ -160,12 +160,12 @@ fn healthy_runs_raise_no_alarm() {
 fn plant(
     name: &str,
     ranks_in_all: usize,
-    fault: impl Fn(&mut Seeded, usize, &mut Vec<Vec<f64>>),
+    fault: impl Fn(&mut SeededRandom, usize, &mut Vec<Vec<f64>>),
 ) -> (f64, f64) {
     let (mut right, mut wrong) = (0, 0);
     let runs = 200;
     for seed in 0..runs {
-        let mut seeded = Seeded(SplitMix64(seed + 1_000_000));
+        let mut seeded = SeededRandom(SplitMix64(seed + 1_000_000));
         let slow = seeded.below(ranks_in_all);
         let reference = reading(healthy(&mut seeded, ranks_in_all, 20));
         let mut matrices = healthy(&mut seeded, ranks_in_all, 20);
@@ -233,7 +233,7 @@ fn a_steadily_slower_rank_is_found_although_all_ranks_slow_down() {
 fn a_slowdown_of_all_ranks_rarely_names_a_suspect() {
     let mut named = 0;
     for seed in 0..400 {
-        let mut seeded = Seeded(SplitMix64(seed));
+        let mut seeded = SeededRandom(SplitMix64(seed));
         let reference = reading(healthy(&mut seeded, 4, 12));
         let mut matrices = healthy(&mut seeded, 4, 12);
         matrices.iter_mut().flatten().flatten().flatten().for_each(|time| *time *= 1.3);
@@ -248,7 +248,7 @@ fn a_slowdown_of_all_ranks_rarely_names_a_suspect() {
 
 #[test]
 fn several_slow_ranks_are_named() {
-    let mut seeded = Seeded(SplitMix64(7));
+    let mut seeded = SeededRandom(SplitMix64(7));
     let mut matrices = healthy(&mut seeded, 8, 20);
     for half in matrices.iter_mut().flatten() {
         for slow in [2, 5] {
@@ -262,7 +262,7 @@ fn several_slow_ranks_are_named() {
 
 #[test]
 fn two_ranks_give_no_suspect() {
-    let mut seeded = Seeded(SplitMix64(1));
+    let mut seeded = SeededRandom(SplitMix64(1));
     let mut matrices = healthy(&mut seeded, 2, 20);
     assert!(from_processes(&reading(matrices.clone()), &[]).healthy);
     matrices
@@ -276,7 +276,7 @@ fn two_ranks_give_no_suspect() {
 
 #[test]
 fn missing_measurements_are_reported() {
-    let mut seeded = Seeded(SplitMix64(3));
+    let mut seeded = SeededRandom(SplitMix64(3));
     let empty = Reading::default();
     let few = reading(healthy(&mut seeded, 4, 2));
     let one_size = reading(healthy(&mut seeded, 4, 4).into_iter().take(1).collect());
@@ -314,7 +314,7 @@ fn a_half_without_one_rank_is_ignored() {
 
 #[test]
 fn a_million_healthy_values_give_no_suspect() {
-    let mut seeded = Seeded(SplitMix64(9));
+    let mut seeded = SeededRandom(SplitMix64(9));
     assert!(from_processes(&reading(healthy(&mut seeded, 8, 16_000)), &[]).suspects.is_empty());
     assert!(from_processes(&reading(healthy(&mut seeded, 4000, 32)), &[]).suspects.is_empty());
 }
