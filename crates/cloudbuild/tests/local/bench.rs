@@ -108,9 +108,9 @@ fn value<'a>(event: Event<'a>, events: &mut impl Iterator<Item = Event<'a>>) -> 
 }
 
 /// A running benchmark.
-struct Run(Child);
+struct BenchmarkProcess(Child);
 
-impl Run {
+impl BenchmarkProcess {
     fn start(program: &str, args: &str, environment: &[(&str, &str)]) -> Self {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new(built());
@@ -126,7 +126,7 @@ impl Run {
 }
 
 fn run(args: &str, environment: &[(&str, &str)]) -> (i32, String) {
-    Run::start("all_reduce_perf", args, environment).finish()
+    BenchmarkProcess::start("all_reduce_perf", args, environment).finish()
 }
 
 /// The rows of the table, as words.
@@ -202,7 +202,7 @@ fn every_collective_follows_nccl_tests_and_checks_its_data() {
     for (name, operation, [bytes, count], factor, in_place) in COLLECTIVES {
         for ranks in [1, 2, 3, 4, 7] {
             let args = format!("-b 1000 -e 4M -f 64 -n 2 -w 1 -g {ranks}");
-            let (code, text) = Run::start(name, &args, &[]).finish();
+            let (code, text) = BenchmarkProcess::start(name, &args, &[]).finish();
             assert_eq!(code, 0, "{name} over {ranks}: {text}");
             assert!(text.contains(&format!("# Collective test starting: {name}\n")), "{text}");
             let rows = rows(&text);
@@ -223,10 +223,10 @@ fn every_collective_follows_nccl_tests_and_checks_its_data() {
         }
         // One wrong element on one rank is found in every collective.
         let (code, text) =
-            Run::start(name, "-b 1K -e 1K -n 2 -g 3", &[("BURNIN_FAULT", "corrupt:2")]).finish();
+            BenchmarkProcess::start(name, "-b 1K -e 1K -n 2 -g 3", &[("BURNIN_FAULT", "corrupt:2")]).finish();
         assert_eq!((code, rows(&text)[0][8]), (7, "1"), "{name}: {text}");
     }
-    let (code, text) = Run::start("hypercube_perf", "-b 8", &[]).finish();
+    let (code, text) = BenchmarkProcess::start("hypercube_perf", "-b 8", &[]).finish();
     assert!(code == 6 && text.contains("start it as one of all_reduce_perf"), "{text}");
 }
 
@@ -305,7 +305,7 @@ fn separate_processes_connect_through_the_rendezvous_folder() {
         let folder = tempfile::tempdir().unwrap();
         let start = |index: &str| {
             let meet = folder.path().to_str().unwrap();
-            Run::start(
+            BenchmarkProcess::start(
                 "all_reduce_perf",
                 "-b 1K -e 1K -g 2",
                 &[(rank, index), (count, "2"), ("BURNIN_RENDEZVOUS", meet)],
