@@ -64,13 +64,13 @@ fn token(signer: &Signer, id: &str, claims: &Value) -> String {
 
 /// Publishes keys slowly and counts requests.
 #[derive(Clone)]
-struct Publisher {
+struct KeyPublisher {
     keys: Arc<std::sync::Mutex<Result<Value, String>>>,
     fetches: Arc<AtomicUsize>,
 }
 
 #[async_trait::async_trait]
-impl KeySource for Publisher {
+impl KeySource for KeyPublisher {
     async fn fetch(&self) -> Result<(JwkSet, Duration), String> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
         // Concurrent requests must find the fetch in progress.
@@ -84,14 +84,14 @@ impl KeySource for Publisher {
 
 struct AuthBed {
     google: Signer,
-    publisher: Publisher,
+    publisher: KeyPublisher,
     clock: Arc<ManualClock>,
     verifier: Arc<Verifier>,
 }
 
 fn bed() -> AuthBed {
     let google = signer("k1");
-    let publisher = Publisher {
+    let publisher = KeyPublisher {
         keys: Arc::new(std::sync::Mutex::new(Ok(google.published.clone()))),
         fetches: Arc::default(),
     };
