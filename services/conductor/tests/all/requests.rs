@@ -12,13 +12,13 @@ use model::*;
 use service::{Disposition, Event, Handler};
 
 /// A conductor, and its requests to the ledger.
-struct Process {
+struct ConductorProcess {
     conductor: Arc<Conductor>,
     requests: Arc<Mutex<Vec<(RequestKind, String, bool)>>>,
     read: BTreeMap<String, usize>,
 }
 
-impl Process {
+impl ConductorProcess {
     fn new(bed: &Conductors, refresh: Span) -> Self {
         let requests = Arc::<Mutex<Vec<_>>>::default();
         let seen = Arc::clone(&requests);
@@ -53,7 +53,7 @@ fn facts() -> Vec<Event> {
 #[tokio::test]
 async fn a_fact_causes_at_most_one_listing_and_a_conductor_never_reads_its_own_records() {
     let bed = Conductors::new();
-    let mut process = Process::new(&bed, Span::default());
+    let mut process = ConductorProcess::new(&bed, Span::default());
     for event in facts() {
         process.receive(&event).await;
         process.receive(&event).await; // a duplicate
@@ -67,7 +67,8 @@ async fn a_fact_causes_at_most_one_listing_and_a_conductor_never_reads_its_own_r
 #[tokio::test]
 async fn two_conductors_read_each_record_of_the_other_once() {
     let bed = Conductors::new();
-    let mut processes = [Process::new(&bed, Span::default()), Process::new(&bed, Span::default())];
+    let mut processes =
+        [ConductorProcess::new(&bed, Span::default()), ConductorProcess::new(&bed, Span::default())];
     for (number, event) in facts().into_iter().enumerate() {
         processes[number % 2].receive(&event).await;
         for process in &mut processes {
@@ -88,7 +89,7 @@ async fn two_conductors_read_each_record_of_the_other_once() {
 #[tokio::test]
 async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
     let bed = Conductors::new();
-    let mut ours = Process::new(&bed, Span::from_secs(1));
+    let mut ours = ConductorProcess::new(&bed, Span::from_secs(1));
     ours.receive(&requested()).await;
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
     deliver_all(&bed.conductor(), [event("cli", cancel)]).await;
@@ -106,7 +107,7 @@ async fn a_tick_finds_the_records_of_another_process_after_the_refresh_time() {
 #[tokio::test]
 async fn a_tick_whose_append_conflicts_reads_the_record_of_the_other_process() {
     let bed = Conductors::new();
-    let mut ours = Process::new(&bed, Span::from_secs(1 << 30));
+    let mut ours = ConductorProcess::new(&bed, Span::from_secs(1 << 30));
     ours.receive(&requested()).await;
     let cancel = Fact::CancelRequested(CancelRequested { by: "alice".into(), reason: String::new() });
     deliver_all(&bed.conductor(), [event("cli", cancel)]).await;
