@@ -14,14 +14,14 @@ use service::{
 };
 use tokio::sync::mpsc;
 
-struct Counts {
+struct CountingHandler {
     deliveries: AtomicU32,
     answers: Vec<Disposition>,
     seen: mpsc::UnboundedSender<u32>,
 }
 
 #[async_trait::async_trait]
-impl Handler for Counts {
+impl Handler for CountingHandler {
     async fn handle(&self, _: &Event) -> Disposition {
         let number = self.deliveries.fetch_add(1, Ordering::SeqCst);
         self.seen.send(number).unwrap();
@@ -53,7 +53,8 @@ async fn an_event_is_redelivered_until_it_is_handled() {
     let (seen, mut deliveries) = mpsc::unbounded_channel();
     let retry = || Disposition::Retry("not yet".into());
     let answers = vec![retry(), retry(), Disposition::Park("never".into())];
-    let handler: Arc<dyn Handler> = Arc::new(Counts { deliveries: AtomicU32::new(0), answers, seen });
+    let handler: Arc<dyn Handler> =
+        Arc::new(CountingHandler { deliveries: AtomicU32::new(0), answers, seen });
     bus.subscribe(&["dev.burnin.job.accepted.v1"], &handler);
 
     let event = event();
