@@ -181,10 +181,10 @@ async fn a_run_page_offers_to_start_the_workflow_again() {
     assert_eq!(get(&pages, "/runs/nightly-0/output").await.0, 404);
 }
 
-struct Lines;
+struct NoOutput;
 
 #[async_trait::async_trait]
-impl JobOutput for Lines {
+impl JobOutput for NoOutput {
     async fn lines(&self, _: RunningJob<'_>, _: u64) -> Result<OutputLines, String> {
         Err("no job runs here".to_owned())
     }
@@ -194,7 +194,7 @@ impl JobOutput for Lines {
 async fn the_output_of_a_closed_run_is_empty_and_not_polled_again() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     run(&store, 0, 0, 1.0, Verdict::Pass, "1").await;
-    let pages = Dashboard { output: Some(Arc::new(Lines)), ..dashboard_of(store) }.routes();
+    let pages = Dashboard { output: Some(Arc::new(NoOutput)), ..dashboard_of(store) }.routes();
     let (status, _, answer) = get(&pages, "/runs/nightly-0/output?after=7").await;
     assert_eq!(status, 200);
     assert_eq!(answer, r#"{"job":null,"check":null,"first":0,"lines":[],"last":0,"open":false}"#);
