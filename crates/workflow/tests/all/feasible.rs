@@ -47,7 +47,7 @@ artifacts: {objects: {location: 'gs://any/', paths: [gone.json]}}
 ";
 
 /// A workflow, its criteria, and the values of `--set`.
-type Input<'a> = (&'a str, &'a str, &'a [&'a str]);
+type WorkflowFiles<'a> = (&'a str, &'a str, &'a [&'a str]);
 
 /// Errors and warnings of a workflow, without the folder's path.
 fn found(workflow: &str, criteria: &str, set: &[&str]) -> (Vec<String>, Vec<String>) {
@@ -85,7 +85,7 @@ fn feasible_workflows_have_no_finding() {
 #[test]
 fn infeasible_runs_are_reported_at_the_faulty_field() {
     let criteria = |text: &'static str| (WORKFLOW, text, &[][..]);
-    let cases: &[(Input<'_>, &str)] = &[
+    let cases: &[(WorkflowFiles<'_>, &str)] = &[
         (
             criteria("name: mine\nfloors:\n  - size_bytes: 7G\n    busbw: 1\n"),
             "criteria.yaml:3:5: floors[0].size_bytes: 7 GiB is never measured; the nearest measured sizes are 4294967040 bytes and 8589934464 bytes",
