@@ -205,10 +205,10 @@ fn invalid_and_missing_values_are_reported_with_their_position() {
 }
 
 /// Values of a user, by name.
-type Filled = &'static [(&'static str, &'static str)];
+type UserValues = &'static [(&'static str, &'static str)];
 
 /// A shipped workflow, its template, and a user's values for the template.
-const TEMPLATES: [(&str, &str, Filled); 4] = [
+const TEMPLATES: [(&str, &str, UserValues); 4] = [
     ("a3-mega-slurm", "a3-mega", A3_MEGA),
     ("a3-mega-slurm-lustre", "a3-mega", A3_MEGA),
     (
@@ -229,7 +229,7 @@ const TEMPLATES: [(&str, &str, Filled); 4] = [
     ),
     ("dgx-slurm-perf", "dgx-slurm-perf", &[("_SSH_USER", "me"), ("cluster.rent.deployed.slurm.nodes", "8")]),
 ];
-const A3_MEGA: Filled = &[
+const A3_MEGA: UserValues = &[
     ("_TOOLS", "registry/tools"),
     ("_PROJECT", "my-project"),
     ("_REGION", "us-central1"),
