@@ -22,14 +22,14 @@ fn samples() -> Vec<(String, Vec<u8>)> {
     samples
 }
 
-struct Bucket {
+struct SampleRun {
     store: Arc<MemoryStore>,
     artefacts: Artefacts,
     run: RunId,
     logs: Logs,
 }
 
-impl Bucket {
+impl SampleRun {
     /// The committed logs of a run.
     async fn with(run: &str, samples: &[(String, Vec<u8>)]) -> Self {
         let store = Arc::new(MemoryStore::default());
@@ -92,48 +92,48 @@ fn refusal(read: Result<Vec<ParsedLog>, ArtefactError>) -> String {
 async fn stored_measurements_equal_the_parsed_logs_of_every_sample() {
     let samples = samples();
     assert!(samples.len() > 40, "{} samples", samples.len());
-    let bucket = Bucket::with("samples-1", &samples).await;
-    let parsed = bucket.read(None).await.unwrap();
-    let file = bucket.written().await;
+    let sample = SampleRun::with("samples-1", &samples).await;
+    let parsed = sample.read(None).await.unwrap();
+    let file = sample.written().await;
     assert_eq!(file.object, "artefacts/samples-1/verdict/1/measurements.json");
-    let stored = bucket.read(Some(file.clone())).await.unwrap();
+    let stored = sample.read(Some(file.clone())).await.unwrap();
     assert_eq!(stored, parsed);
     assert!(parsed.iter().map(|log| log.reading.tables.len()).sum::<usize>() > 20);
-    assert_eq!(bucket.written().await, file, "a repeated write after a crash stores the same object");
+    assert_eq!(sample.written().await, file, "a repeated write after a crash stores the same object");
 
     // Without the logs the stored measurements are still readable.
     for (name, _) in &samples {
-        bucket.store.remove(&format!("artefacts/samples-1/logs/1/1/{name}")).await.unwrap();
+        sample.store.remove(&format!("artefacts/samples-1/logs/1/1/{name}")).await.unwrap();
     }
-    assert_eq!(bucket.read(Some(file)).await.unwrap(), parsed);
+    assert_eq!(sample.read(Some(file)).await.unwrap(), parsed);
     assert!(
-        refusal(bucket.read(None).await).contains("is missing"),
+        refusal(sample.read(None).await).contains("is missing"),
         "if the object is absent, the logs are read"
     );
 }
 
 #[tokio::test]
 async fn changed_and_missing_measurements_are_refused() {
-    let bucket = Bucket::with("changed-1", &samples()).await;
-    let file = bucket.written().await;
-    let body = bucket.store.read(&file.object).await.unwrap().unwrap().to_vec();
+    let sample = SampleRun::with("changed-1", &samples()).await;
+    let file = sample.written().await;
+    let body = sample.store.read(&file.object).await.unwrap().unwrap().to_vec();
     for at in [0, body.len() / 2, body.len() - 1] {
         let mut changed = body.clone();
         changed[at] ^= 1;
-        bucket.replaced(&file, changed).await;
-        let refused = refusal(bucket.read(Some(file.clone())).await);
+        sample.replaced(&file, changed).await;
+        let refused = refusal(sample.read(Some(file.clone())).await);
         assert!(refused.contains(&file.object) && refused.contains(&file.sha256), "{refused}");
     }
-    bucket.store.remove(&file.object).await.unwrap();
-    let refused = refusal(bucket.read(Some(file.clone())).await);
+    sample.store.remove(&file.object).await.unwrap();
+    let refused = refusal(sample.read(Some(file.clone())).await);
     assert!(refused.contains(&file.object) && refused.contains("is missing"), "{refused}");
 }
 
 #[tokio::test]
 async fn measurements_of_another_run_or_schema_are_refused_by_field() {
-    let bucket = Bucket::with("foreign-1", &samples()).await;
-    let file = bucket.written().await;
-    let body = bucket.store.read(&file.object).await.unwrap().unwrap();
+    let sample = SampleRun::with("foreign-1", &samples()).await;
+    let file = sample.written().await;
+    let body = sample.store.read(&file.object).await.unwrap().unwrap();
     let document: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(document["schema"], SCHEMA);
     let foreign = [
@@ -146,23 +146,23 @@ async fn measurements_of_another_run_or_schema_are_refused_by_field() {
     for (field, value) in foreign {
         let mut changed = document.clone();
         changed[field] = value;
-        let file = bucket.replaced(&file, serde_json::to_vec(&changed).unwrap()).await;
-        let refused = refusal(bucket.read(Some(file.clone())).await);
+        let file = sample.replaced(&file, serde_json::to_vec(&changed).unwrap()).await;
+        let refused = refusal(sample.read(Some(file.clone())).await);
         assert!(refused.contains(&file.object) && refused.contains(&format!(": {field} is `")), "{refused}");
     }
     let mut changed = document.clone();
     changed["logs"][0]["reading"]["ended"] = "well".into();
-    let file = bucket.replaced(&file, serde_json::to_vec(&changed).unwrap()).await;
-    let refused = refusal(bucket.read(Some(file)).await);
+    let file = sample.replaced(&file, serde_json::to_vec(&changed).unwrap()).await;
+    let refused = refusal(sample.read(Some(file)).await);
     assert!(refused.contains("unknown variant `well`") && refused.contains("line 1 column"), "{refused}");
 }
 
 #[tokio::test]
 async fn write_names_no_object_if_another_version_stored_different_measurements() {
-    let bucket = Bucket::with("versions-1", &samples()).await;
-    bucket.written().await;
-    let document = Measurements::of(&bucket.run, &bucket.logs, Attempt::FIRST, Vec::new());
-    let named = write(&bucket.artefacts, &bucket.judging(), &document).await.unwrap();
+    let sample = SampleRun::with("versions-1", &samples()).await;
+    sample.written().await;
+    let document = Measurements::of(&sample.run, &sample.logs, Attempt::FIRST, Vec::new());
+    let named = write(&sample.artefacts, &sample.judging(), &document).await.unwrap();
     assert_eq!(named, None, "the readers parse the logs");
 }
 
@@ -170,28 +170,28 @@ async fn write_names_no_object_if_another_version_stored_different_measurements(
 #[tokio::test]
 async fn measurements_of_a_large_cluster_are_compressed() {
     let samples: Vec<_> = (0..640).map(|node| (format!("node-{node:04}.log"), node_log(node))).collect();
-    let bucket = Bucket::with("fleet-1", &samples).await;
+    let sample = SampleRun::with("fleet-1", &samples).await;
     let format = measure::format("key-value").unwrap();
     let read_log = move |body: &mut dyn std::io::Read| measure::read_as(format, body);
-    let logs = bucket.artefacts.logs(&bucket.logs, Attempt::FIRST, read_log).await.unwrap();
+    let logs = sample.artefacts.logs(&sample.logs, Attempt::FIRST, read_log).await.unwrap();
     let parsed: Vec<_> = logs
         .into_iter()
         .map(|(object, reading)| ParsedLog { log: object.name, sha256: object.sha256, reading })
         .collect();
     assert_eq!(parsed.iter().map(|log| log.reading.metrics.len()).sum::<usize>(), 640 * 192);
-    let document = Measurements::of(&bucket.run, &bucket.logs, Attempt::FIRST, parsed.clone());
-    let file = write(&bucket.artefacts, &bucket.judging(), &document).await.unwrap().unwrap();
+    let document = Measurements::of(&sample.run, &sample.logs, Attempt::FIRST, parsed.clone());
+    let file = write(&sample.artefacts, &sample.judging(), &document).await.unwrap().unwrap();
     assert_eq!(file.object, "artefacts/fleet-1/verdict/1/measurements.json.gz");
-    let stored = bucket.store.open(&file.object).await.unwrap().unwrap();
+    let stored = sample.store.open(&file.object).await.unwrap().unwrap();
     let mut body = Vec::new();
     tokio::io::AsyncReadExt::read_to_end(&mut { stored }, &mut body).await.unwrap();
     assert!(body.len() < 2 << 20, "{} bytes", body.len());
-    assert_eq!(write(&bucket.artefacts, &bucket.judging(), &document).await.unwrap().unwrap(), file);
-    assert_eq!(bucket.read(Some(file.clone())).await.unwrap(), parsed);
+    assert_eq!(write(&sample.artefacts, &sample.judging(), &document).await.unwrap().unwrap(), file);
+    assert_eq!(sample.read(Some(file.clone())).await.unwrap(), parsed);
     // A damaged object is refused, even if its digest is that of the damaged content.
     body.truncate(body.len() / 2);
-    let cut = bucket.replaced(&file, body).await;
-    assert!(refusal(bucket.read(Some(cut)).await).contains("measurements.json.gz"));
+    let cut = sample.replaced(&file, body).await;
+    assert!(refusal(sample.read(Some(cut)).await).contains("measurements.json.gz"));
 }
 
 fn node_log(node: u32) -> Vec<u8> {
