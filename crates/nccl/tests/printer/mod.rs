@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// A version of the text format and the options that change it.
 #[derive(Clone, Copy, Debug)]
-pub struct Format {
+pub struct PrintedFormat {
     pub name: &'static str,
     pub milliseconds: bool,
     pub redop: Redop,
@@ -34,7 +34,7 @@ pub enum Last {
     NotChecked,
 }
 
-const BASE: Format = Format {
+const BASE: PrintedFormat = PrintedFormat {
     name: "2022",
     milliseconds: false,
     redop: Redop::Word("sum"),
@@ -48,11 +48,11 @@ const BASE: Format = Format {
     squeezed: false,
 };
 
-const NEW: Format = Format { name: "2025", squeezed: true, ..BASE };
+const NEW: PrintedFormat = PrintedFormat { name: "2025", squeezed: true, ..BASE };
 
-pub const FORMATS: [Format; 17] = [
-    Format { name: "2017 all_reduce", milliseconds: true, last: Last::Error, ..BASE },
-    Format {
+pub const FORMATS: [PrintedFormat; 17] = [
+    PrintedFormat { name: "2017 all_reduce", milliseconds: true, last: Last::Error, ..BASE },
+    PrintedFormat {
         name: "2017 broadcast",
         milliseconds: true,
         redop: Redop::NoColumn,
@@ -60,7 +60,7 @@ pub const FORMATS: [Format; 17] = [
         last: Last::Error,
         ..BASE
     },
-    Format {
+    PrintedFormat {
         name: "2017 all_gather",
         milliseconds: true,
         redop: Redop::NoColumn,
@@ -68,23 +68,29 @@ pub const FORMATS: [Format; 17] = [
         last: Last::Error,
         ..BASE
     },
-    Format { name: "2017 unchecked", milliseconds: true, last: Last::NotChecked, ..BASE },
-    Format { name: "2019 all_reduce", root: false, last: Last::Error, ..BASE },
-    Format { name: "2019 all_gather", redop: Redop::NoColumn, root: false, last: Last::Error, ..BASE },
-    Format { name: "2019 broadcast", redop: Redop::NoColumn, last: Last::NotChecked, ..BASE },
-    Format { name: "2020 alltoall", redop: Redop::Blank, root: false, last: Last::Error, ..BASE },
+    PrintedFormat { name: "2017 unchecked", milliseconds: true, last: Last::NotChecked, ..BASE },
+    PrintedFormat { name: "2019 all_reduce", root: false, last: Last::Error, ..BASE },
+    PrintedFormat { name: "2019 all_gather", redop: Redop::NoColumn, root: false, last: Last::Error, ..BASE },
+    PrintedFormat { name: "2019 broadcast", redop: Redop::NoColumn, last: Last::NotChecked, ..BASE },
+    PrintedFormat { name: "2020 alltoall", redop: Redop::Blank, root: false, last: Last::Error, ..BASE },
     BASE,
-    Format { name: "2022 blank", redop: Redop::Blank, ..BASE },
-    Format { name: "2022 none", redop: Redop::Word("none"), last: Last::NotChecked, ..BASE },
-    Format { name: "2022 cputime", cpu_time: true, ..BASE },
-    Format { name: "2024 side work", copybw: true, ..BASE },
+    PrintedFormat { name: "2022 blank", redop: Redop::Blank, ..BASE },
+    PrintedFormat { name: "2022 none", redop: Redop::Word("none"), last: Last::NotChecked, ..BASE },
+    PrintedFormat { name: "2022 cputime", cpu_time: true, ..BASE },
+    PrintedFormat { name: "2024 side work", copybw: true, ..BASE },
     NEW,
-    Format { name: "2026 timestamps", timestamp: true, ..NEW },
-    Format { name: "2026 iterations", iterations: true, ..NEW },
-    Format { name: "2026 everything", iterations: true, timestamp: true, last: Last::NotChecked, ..NEW },
+    PrintedFormat { name: "2026 timestamps", timestamp: true, ..NEW },
+    PrintedFormat { name: "2026 iterations", iterations: true, ..NEW },
+    PrintedFormat {
+        name: "2026 everything",
+        iterations: true,
+        timestamp: true,
+        last: Last::NotChecked,
+        ..NEW
+    },
 ];
 
-pub fn header(format: &Format) -> String {
+pub fn header(format: &PrintedFormat) -> String {
     let mut half = String::new();
     half += if format.milliseconds {
         "    time  algbw  busbw"
@@ -132,7 +138,7 @@ pub fn header(format: &Format) -> String {
 }
 
 /// The pieces in which one row is printed, without its newline, and the numbers of the row.
-pub fn row(format: &Format, size: u64, seed: u64) -> ([String; 3], Row) {
+pub fn row(format: &PrintedFormat, size: u64, seed: u64) -> ([String; 3], Row) {
     let count = size / 4;
     let mut left = format!("{size:12}  {count:12}  {:>8}", "float");
     match format.redop {
@@ -182,7 +188,7 @@ fn squeezed(value: f64, width: usize) -> String {
         .unwrap_or_else(|| format!("{value:.0}"))
 }
 
-fn half(format: &Format, size: u64, seed: u64) -> (String, Half) {
+fn half(format: &PrintedFormat, size: u64, seed: u64) -> (String, Half) {
     let time = 20.0 + size as f64 / (180_000.0 + seed as f64 * 931.0);
     let algbw = size as f64 / time / 1000.0;
     let mut out = String::new();
@@ -231,7 +237,7 @@ fn half(format: &Format, size: u64, seed: u64) -> (String, Half) {
 }
 
 /// The lines of a whole run of 8 ranks, each without its newline, and the rows of the run.
-pub fn run(format: &Format, sizes: impl Iterator<Item = u64>) -> (Vec<String>, Vec<Row>) {
+pub fn run(format: &PrintedFormat, sizes: impl Iterator<Item = u64>) -> (Vec<String>, Vec<Row>) {
     let mut lines = vec![
         "# Collective test starting: all_reduce_perf".to_owned(),
         "# nThread 1 nGpus 8 minBytes 8 maxBytes 8388608 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0".to_owned(),
@@ -293,7 +299,7 @@ pub const PREFIXES: [&str; 20] = [
 ];
 
 /// Rows with debug output of the same process between their pieces.
-pub fn glued(format: &Format, host: &str, call: &str, hosts_known: bool) -> (String, Vec<Row>) {
+pub fn glued(format: &PrintedFormat, host: &str, call: &str, hosts_known: bool) -> (String, Vec<Row>) {
     let mut log =
         "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 1 minBytes 8 maxBytes 64\n# Using devices\n"
             .to_owned();
