@@ -13,7 +13,9 @@ use workflow::Override;
 
 use crate::complete;
 
-pub use choices::{ColourChoice, ComparisonForm, Form, InitKind, Output, ReportForm, RunChoice, SchemaKind};
+pub use choices::{
+    ColourChoice, ComparisonForm, InitKind, Output, ParseForm, ReportForm, RunChoice, SchemaKind,
+};
 
 /// Validates GPU clusters with NCCL benchmarks, once or continuously.
 #[derive(Debug, Parser)]
@@ -261,8 +263,8 @@ pub enum CliCommand {
         #[arg(long, value_name = "FORMAT|RULES")]
         read: Option<PathBuf>,
         /// Output format.
-        #[arg(long, value_enum, default_value_t = Form::Table)]
-        output: Form,
+        #[arg(long, value_enum, default_value_t = ParseForm::Table)]
+        output: ParseForm,
     },
     /// Judge logs by criteria, by a baseline, or by both. The verdict sets the exit code.
     #[command(group = clap::ArgGroup::new("by").args(["criteria", "baseline"]).multiple(true).required(true))]

@@ -143,7 +143,7 @@ pub enum ComparisonForm {
 
 /// Output format of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Form {
+pub enum ParseForm {
     /// Text table.
     Table,
     /// One JSON document per log.

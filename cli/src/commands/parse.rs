@@ -16,7 +16,7 @@ use model::{
 use serde::Serialize;
 
 use crate::{
-    args::Form,
+    args::ParseForm,
     commands::{print_json, write_with},
     documents::ParseDocument,
     exit::{CliError, Exit},
@@ -66,7 +66,7 @@ impl ReadFormat {
 /// Maximum size, in bytes, of text such as ssh messages before the line that lists the nodes of the pairs.
 const HEAD: u64 = 1 << 20;
 
-pub fn parse(logs: &[impl AsRef<Path>], format: &ReadFormat, output: Form) -> Result<Exit, CliError> {
+pub fn parse(logs: &[impl AsRef<Path>], format: &ReadFormat, output: ParseForm) -> Result<Exit, CliError> {
     let mut exit = Exit::Pass;
     // The kind of the last CSV header: rows of tables, metrics, or findings.
     let mut header = None;
@@ -77,15 +77,15 @@ pub fn parse(logs: &[impl AsRef<Path>], format: &ReadFormat, output: Form) -> Re
             exit = Exit::Inconclusive;
         }
         match output {
-            Form::Table => write_with(|out| {
+            ParseForm::Table => write_with(|out| {
                 write_text(out, &shown(&source), &reading)?;
                 write_matches(out, &matches)
             }),
-            Form::Json => {
+            ParseForm::Json => {
                 reading.format.get_or_insert_with(|| "nccl-tests".to_owned());
                 print_json(&ParseDocument { schema: "burnin/parse/v1", source, reading });
             }
-            Form::Csv => write_with(|out| {
+            ParseForm::Csv => write_with(|out| {
                 let source = report::cell(&source);
                 let mut lines =
                     csv::WriterBuilder::new().has_headers(header != Some(0)).from_writer(&mut *out);
