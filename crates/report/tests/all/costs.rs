@@ -19,9 +19,9 @@ const TIME: Duration = Duration::from_millis(50);
 const GENEROUS: u32 = 20;
 
 /// Name, rendering function and maximum size of a form.
-type Form = (&'static str, fn(&ReportInput<'_>) -> String, usize);
+type ReportRenderer = (&'static str, fn(&ReportInput<'_>) -> String, usize);
 
-const FORMS: [Form; 5] = [
+const FORMS: [ReportRenderer; 5] = [
     ("terminal", |input| terminal(input, Style::Plain), 12_000),
     ("markdown", markdown, 60_000),
     ("junit", junit, 1 << 20),
