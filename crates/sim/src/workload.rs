@@ -199,7 +199,7 @@ fn log(workload: &Workload, ranks: u32, job: &str, slow: bool) -> String {
 
 /// End of a benchmark's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputEnd {
+pub enum OutputEnding {
     /// Complete.
     Complete,
     /// Truncated.
@@ -215,17 +215,17 @@ pub struct RankOutput {
     pub ranks: u32,
     /// Whether one of its nodes is slow.
     pub slow: bool,
-    pub end: OutputEnd,
+    pub end: OutputEnding,
 }
 
 impl RankOutput {
     /// The full output of the job with this name.
     pub fn text(&self, job: &str) -> String {
         let mut text = log(&self.workload, self.ranks, job, self.slow);
-        if self.end != OutputEnd::Complete {
+        if self.end != OutputEnding::Complete {
             text.truncate(text.find("# Out of bounds").unwrap_or(text.len()));
         }
-        if self.end == OutputEnd::WithError {
+        if self.end == OutputEnding::WithError {
             text.push_str("node-0: Test NCCL failure all_reduce.cu:44 'unhandled system error'\n");
         }
         text

@@ -22,7 +22,7 @@ use crate::{
     effect::{EffectKind, Effects},
     history::is_pair,
     process::SimService,
-    workload::{self, OutputEnd, RankOutput},
+    workload::{self, OutputEnding, RankOutput},
     world::{SimWorld, WorldState},
 };
 
@@ -76,24 +76,24 @@ impl WorldState {
         let slow = slow_nodes.iter().any(|node| nodes.contains(node));
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.random.between(10_000, 120_000).min(limit);
-        let (mut ended, mut output_end) = (SimJobStage::Ended(end("COMPLETED", 0)), OutputEnd::Complete);
+        let (mut ended, mut output_end) = (SimJobStage::Ended(end("COMPLETED", 0)), OutputEnding::Complete);
         // Jobs of pairs do not fail at random: the search would then rightly suspect a good node, which a check would report as a
         // violation.
         let breaks = !is_pair(&name);
         if breaks && self.occurs(Fault::JobFails) {
-            output_end = OutputEnd::WithError;
+            output_end = OutputEnding::WithError;
             ended = SimJobStage::Ended(end("FAILED", 3));
         } else if breaks && self.occurs(Fault::JobHangs) {
-            output_end = OutputEnd::Truncated;
+            output_end = OutputEnding::Truncated;
             (takes, ended) = (limit, SimJobStage::Ended(end("TIMEOUT", 1)));
         } else if self.occurs(Fault::JobTaken) {
-            output_end = OutputEnd::Truncated;
+            output_end = OutputEnding::Truncated;
             ended = SimJobStage::Lost("PREEMPTED");
         } else if breaks && job.cluster.name == workload::EXISTING && self.occurs(Fault::JobYields) {
-            output_end = OutputEnd::Truncated;
+            output_end = OutputEnding::Truncated;
             ended = SimJobStage::Yielded;
         } else if self.occurs(Fault::LogTruncated) {
-            output_end = OutputEnd::Truncated;
+            output_end = OutputEnding::Truncated;
         }
         let stage = if stopped { SimJobStage::Ended(end("CANCELLED", 0)) } else { SimJobStage::Pending };
         let cluster = job.cluster.name.clone();
