@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::logs::{Logs, bad};
+use crate::support::logs::{JudgedCheck, bad};
 use model::Reason;
 use report::{ReportInput, Style, csv, html, junit, markdown, terminal};
 use verdict::{
@@ -30,7 +30,7 @@ const FORMS: [ReportRenderer; 5] = [
     ("csv", csv, 64 << 20),
 ];
 
-fn costs(name: &str, logs: &Logs) -> Vec<(&'static str, usize)> {
+fn costs(name: &str, logs: &JudgedCheck) -> Vec<(&'static str, usize)> {
     let input = logs.input();
     let mut sizes = Vec::new();
     for (form, write, most) in FORMS {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::support::{
     self, cancelled, good,
-    logs::{Logs, bad, healthy, reading, several},
+    logs::{JudgedCheck, bad, healthy, reading, several},
     slow, unbuilt, whole,
 };
 use model::{Verdict, Workflow};
@@ -67,7 +67,7 @@ fn junit_has_one_case_per_check() {
 /// The report is red exactly if the verdict is not a pass: a failure for a fail, an error for inconclusive.
 #[test]
 fn junit_agrees_with_the_verdict() {
-    let agree = |logs: &Logs| {
+    let agree = |logs: &JudgedCheck| {
         let parsed = parsed(&junit(&logs.input()));
         assert_eq!(parsed.test_suites.len(), logs.logs.len());
         for (suite, (name, _, judgement)) in parsed.test_suites.iter().zip(&logs.logs) {

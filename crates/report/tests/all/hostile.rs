@@ -1,6 +1,6 @@
 //! External text has no effect in any form.
 
-use crate::support::logs::{Logs, baseline, clues, criteria, history, reading};
+use crate::support::logs::{JudgedCheck, baseline, clues, criteria, history, reading};
 use model::Reason;
 use quick_junit::Report;
 use report::{
@@ -19,7 +19,7 @@ const HOSTILE: &str = "=cmd|'/C calc'!A0 <script>alert(1)</script> ]]> --> \"'><
                        [x](javascript:y) https://evil.example `` | \u{1b}[31m\u{1b}]8;;http://e\u{7}\0\u{1}\u{202e}\
                        \u{2066}\u{feff}\u{fffe}\u{ffff}\u{9b}2J\r\n## heading\n```\n&amp; {{ 7*7 }} {% raw %}";
 
-fn hostile() -> Logs {
+fn hostile() -> JudgedCheck {
     let mut log = reading(|_| 0.3);
     let table = &mut log.tables[0];
     (table.collective, table.nccl_version) = (Some(HOSTILE.into()), Some(HOSTILE.into()));
@@ -31,7 +31,7 @@ fn hostile() -> Logs {
         (HOSTILE.to_owned(), log, clues("a:1:2 [0] NCCL INFO Using network Socket\n")),
         (HOSTILE.to_owned(), reading(|_| 0.1), clues("")),
     ];
-    let mut logs = Logs::judged(logs, Some(criteria()), Some(baseline()), history());
+    let mut logs = JudgedCheck::judged(logs, Some(criteria()), Some(baseline()), history());
     logs.criteria.as_mut().expect("criteria").references[0].source = HOSTILE.into();
     logs.criteria.as_mut().expect("criteria").name = HOSTILE.into();
     let judgements = logs.logs.iter_mut().map(|(_, _, judgement)| judgement);

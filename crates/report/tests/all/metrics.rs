@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::logs::Logs;
+use crate::support::logs::JudgedCheck;
 use model::{
     Criteria, MetricCriterion, Verdict,
     measurement::{LogEnd, Reading},
@@ -233,7 +233,7 @@ fn many_and_hostile_metrics_are_bounded() {
 
 #[test]
 fn logs_with_tables_have_no_metrics_section() {
-    let logs: Logs = crate::support::logs::bad();
+    let logs: JudgedCheck = crate::support::logs::bad();
     assert_eq!(metrics(&logs.input()), report::Metrics::default());
     assert!(!html(&logs.input()).contains("<h2>Metrics</h2>"));
 }

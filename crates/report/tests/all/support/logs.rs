@@ -9,7 +9,7 @@ use verdict::{
 };
 
 /// Logs and their standard.
-pub struct Logs {
+pub struct JudgedCheck {
     pub logs: Vec<(String, Reading, Judgement)>,
     pub whole: Judgement,
     pub criteria: Option<Criteria>,
@@ -17,7 +17,7 @@ pub struct Logs {
     pub earlier: Vec<f64>,
 }
 
-impl Logs {
+impl JudgedCheck {
     /// Judges the logs like the command `judge`: in order, each with the earlier logs as its history.
     pub fn judged(
         logs: Vec<(String, Reading, Clues)>,
@@ -171,20 +171,20 @@ a3-1:11:21 [0] NCCL INFO NCCL_PROTO set by environment to LL
 ";
 
 /// A slow log over the wrong network, after a history with a change of level.
-pub fn bad() -> Logs {
+pub fn bad() -> JudgedCheck {
     let log = reading(|size| if size > 1 << 20 { 0.31 } else { 0.02 });
     let log = ("logs/degraded.log".to_owned(), log, clues(SOCKETS));
-    Logs::judged(vec![log], Some(criteria()), Some(baseline()), history())
+    JudgedCheck::judged(vec![log], Some(criteria()), Some(baseline()), history())
 }
 
 /// A log at the level of the baseline.
-pub fn healthy() -> Logs {
+pub fn healthy() -> JudgedCheck {
     let log = reading(|size| 0.001 * noise(size));
     let clues = clues(
         "a3-0:1:2 [0] NCCL INFO Using network FasTrak\na3-0:1:2 [0] NCCL INFO cudaDriverVersion 12080\n",
     );
     let before = history()[..150].to_vec();
-    Logs::judged(
+    JudgedCheck::judged(
         vec![("logs/healthy.log".to_owned(), log, clues)],
         Some(criteria()),
         Some(baseline()),
@@ -193,7 +193,7 @@ pub fn healthy() -> Logs {
 }
 
 /// Several logs: a healthy one, a slow one, one without a table.
-pub fn several() -> Logs {
+pub fn several() -> JudgedCheck {
     let none = Reading::default();
     let network = || clues("a3-0:1:2 [0] NCCL INFO Using network FasTrak\n");
     let logs = vec![
@@ -201,5 +201,5 @@ pub fn several() -> Logs {
         ("logs/2.log".to_owned(), reading(|size| if size > 1 << 26 { 0.05 } else { 0.0 }), network()),
         ("logs/3.log".to_owned(), none, Clues::default()),
     ];
-    Logs::judged(logs, Some(criteria()), Some(baseline()), Vec::new())
+    JudgedCheck::judged(logs, Some(criteria()), Some(baseline()), Vec::new())
 }
