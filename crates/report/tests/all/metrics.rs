@@ -28,13 +28,13 @@ fn of_node(node: &str, log: &[u8]) -> (String, Reading) {
 }
 
 /// A check over several logs, judged together.
-struct Check {
+struct MeasuredCheck {
     logs: Vec<(String, Reading)>,
     whole: Reading,
     judgement: Judgement,
 }
 
-impl Check {
+impl MeasuredCheck {
     fn of(logs: Vec<(String, Reading)>, criteria: Option<&Criteria>) -> Self {
         let mut whole = logs[0].1.clone();
         for (_, reading) in &logs[1..] {
@@ -61,8 +61,8 @@ impl Check {
     }
 }
 
-fn burned() -> Check {
-    Check::of(vec![of_node("a1", BURNED), of_node("a2", FAULTY), of_node("a3", BURNED)], None)
+fn burned() -> MeasuredCheck {
+    MeasuredCheck::of(vec![of_node("a1", BURNED), of_node("a2", FAULTY), of_node("a3", BURNED)], None)
 }
 
 fn metric(name: &str, better: Better, node: &str, value: Option<f64>) -> Metric {
@@ -96,7 +96,7 @@ fn the_worst_value_depends_on_the_direction_of_improvement() {
         let log = |(node, value): &(&str, Option<f64>)| {
             ((*node).to_owned(), reading(vec![metric("copy", better, node, *value)]))
         };
-        let check = Check::of(values.iter().map(log).collect(), None);
+        let check = MeasuredCheck::of(values.iter().map(log).collect(), None);
         let found = metrics(&check.input()).metrics;
         let [summary] = &found[..] else { panic!("expected one metric, found {found:?}") };
         assert_eq!((summary.subjects, summary.measured, summary.unmeasurable), (4, 3, 1));
@@ -111,7 +111,7 @@ fn values_of_another_unit_or_label_are_separate_rows() {
     let mut others = reading(vec![metric("copy", Better::Higher, "n", Some(1.0)); 4]);
     others.metrics[1].unit = "MB/s".into();
     others.metrics[2].labels.insert("size".into(), "8".into());
-    let check = Check::of(vec![("log".to_owned(), others)], None);
+    let check = MeasuredCheck::of(vec![("log".to_owned(), others)], None);
     let found = metrics(&check.input()).metrics;
     assert_eq!(found.iter().map(|summary| summary.values).collect::<Vec<_>>(), [2, 1, 1]);
     assert_eq!(found[0].worst.as_ref().unwrap().others, 1, "one other value equals the worst one");
@@ -124,7 +124,7 @@ fn subjects_without_a_node_differ_by_log() {
     let mut bed = metric("hpl", Better::Higher, "n", Some(1.0));
     (bed.subject, bed.scope) = (Subject::default(), Scope::World);
     let logs = ["1.log", "2.log"].map(|log| (log.to_owned(), reading(vec![unnamed.clone(), bed.clone()])));
-    let found = metrics(&Check::of(logs.to_vec(), None).input()).metrics;
+    let found = metrics(&MeasuredCheck::of(logs.to_vec(), None).input()).metrics;
     assert_eq!(found.iter().map(|summary| summary.subjects).collect::<Vec<_>>(), [2, 1]);
 }
 
@@ -145,10 +145,10 @@ fn real_logs_of_three_nodes_are_summarized_over_all_of_them() {
         "the most severe finding is first"
     );
     assert!(found.findings.iter().all(|finding| finding.subject.node.as_deref() == Some("a2")));
-    let nvbandwidth = Check::of(vec![of_node("h1", H100), of_node("h2", H100)], None);
+    let nvbandwidth = MeasuredCheck::of(vec![of_node("h1", H100), of_node("h2", H100)], None);
     let found = metrics(&nvbandwidth.input()).metrics;
     assert!(found.iter().all(|summary| summary.subjects % 2 == 0 && summary.subjects > 0), "{found:?}");
-    let skipped = Check::of(vec![of_node("d1", SKIPPED)], None);
+    let skipped = MeasuredCheck::of(vec![of_node("d1", SKIPPED)], None);
     let found = metrics(&skipped.input()).metrics;
     assert!(found.iter().any(|summary| summary.unmeasurable > 0 && summary.reason.is_some()), "{found:?}");
 }
@@ -188,7 +188,7 @@ fn evidence_of_a_suspect_comes_first() {
         ];
         (format!("{node}.log"), reading(values))
     };
-    let check = Check::of(vec![log("n1", 60.0), log("n2", 40.0)], Some(&criteria));
+    let check = MeasuredCheck::of(vec![log("n1", 60.0), log("n2", 40.0)], Some(&criteria));
     let found = metrics(&check.input()).metrics;
     assert_eq!(found.iter().map(|summary| summary.name.as_str()).collect::<Vec<_>>(), ["copy", "other"]);
     let text = terminal(&check.input(), Style::Plain);
@@ -214,8 +214,11 @@ fn many_and_hostile_metrics_are_bounded() {
             line: 1,
         });
     }
-    let check =
-        Check { judgement: burned().judgement, logs: vec![("1".to_owned(), log.clone())], whole: log };
+    let check = MeasuredCheck {
+        judgement: burned().judgement,
+        logs: vec![("1".to_owned(), log.clone())],
+        whole: log,
+    };
     let input = check.input();
     let shown = terminal(&input, Style::Plain);
     assert!(shown.lines().count() <= 48, "{} lines of {shown}", shown.lines().count());
