@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Run, cancelled, good, reading, slow, unbuilt, whole, workflow};
+use crate::support::{RecordedRun, cancelled, good, reading, slow, unbuilt, whole, workflow};
 use model::*;
 use report::html;
 
@@ -38,9 +38,9 @@ fn the_page_of_a_successful_run_is_complete() {
 
 #[test]
 fn every_kind_of_run_has_a_page() {
-    let mut without = Run::open(Workflow { cluster: None, benchmark: None, ..workflow() });
+    let mut without = RecordedRun::open(Workflow { cluster: None, benchmark: None, ..workflow() });
     without.built();
-    let mut running = Run::open(workflow());
+    let mut running = RecordedRun::open(workflow());
     running.built();
     for (run, word) in [
         (slow(), "FAIL"),
@@ -48,7 +48,7 @@ fn every_kind_of_run_has_a_page() {
         (cancelled(), "CANCELLED"),
         (without, "DONE"),
         (running, "RUNNING"),
-        (Run::open(workflow()), "RUNNING"),
+        (RecordedRun::open(workflow()), "RUNNING"),
     ] {
         let page = html(&run.input());
         assert!(page.contains(&format!("<title>{word} · ")), "{word}");

@@ -3,14 +3,14 @@
 
 use std::{env, fs, path::PathBuf};
 
-use crate::support::{Run, cancelled, good, logs, long, slow, unbuilt, workflow};
+use crate::support::{RecordedRun, cancelled, good, logs, long, slow, unbuilt, workflow};
 
 #[test]
 #[ignore = "writes files for a person into the folder PAGES"]
 fn pages_of_all_kinds_of_runs_are_written() {
     let folder = PathBuf::from(env::var_os("PAGES").expect("PAGES names a folder"));
     fs::create_dir_all(&folder).unwrap();
-    let mut running = Run::open(workflow());
+    let mut running = RecordedRun::open(workflow());
     running.built().up();
     for (name, run) in [
         ("good", good()),

@@ -1,6 +1,6 @@
 //! The terminal's report at the end of a run.
 
-use crate::support::{Run, cancelled, good, job_end, reading, slow, unbuilt, workflow};
+use crate::support::{RecordedRun, cancelled, good, job_end, reading, slow, unbuilt, workflow};
 use model::*;
 use report::{ReportInput, Screen, Style, terminal};
 
@@ -33,10 +33,10 @@ fn the_terminal_reports_a_cancelled_run() {
 
 #[test]
 fn a_job_cancelled_after_its_timeout_has_one_ending() {
-    let mut run = Run::open(workflow());
+    let mut run = RecordedRun::open(workflow());
     run.built().up().fact(28, 1, Fact::JobAccepted(crate::support::handle("job-4411")));
     let limits = workflow().limits;
-    let time_out = |run: &mut Run, limit: Span| {
+    let time_out = |run: &mut RecordedRun, limit: Span| {
         for wait in [limit, limits.grace] {
             run.tick(u64::try_from(wait.0.as_millis()).unwrap() + 1);
         }
@@ -51,14 +51,14 @@ fn a_job_cancelled_after_its_timeout_has_one_ending() {
 
 #[test]
 fn the_terminal_reports_an_open_run() {
-    let mut run = Run::open(workflow());
+    let mut run = RecordedRun::open(workflow());
     run.built().up();
     insta::assert_snapshot!(plain(&run.input()));
 }
 
 #[test]
 fn the_terminal_reports_a_second_attempt_with_an_existing_cluster() {
-    let mut run = Run::open(workflow());
+    let mut run = RecordedRun::open(workflow());
     run.built().up().fact(28, 1, Fact::JobAccepted(crate::support::handle("job-4411")));
     let lost = Failure::new(Class::ClusterLost, "NODE_FAIL", "node n1 stopped answering");
     run.fact(2000, 1, Fact::JobFailed(lost)).tick(10);
@@ -72,7 +72,7 @@ fn the_terminal_reports_a_second_attempt_with_an_existing_cluster() {
 
 #[test]
 fn a_run_without_a_benchmark_is_reported_as_done() {
-    let mut run = Run::open(Workflow { cluster: None, benchmark: None, ..workflow() });
+    let mut run = RecordedRun::open(Workflow { cluster: None, benchmark: None, ..workflow() });
     run.built();
     let text = plain(&run.input());
     assert!(text.contains("\nDONE\n"), "{text}");
@@ -82,7 +82,7 @@ fn a_run_without_a_benchmark_is_reported_as_done() {
 #[test]
 fn a_prebuilt_image_is_reported_as_given() {
     let prebuilt = ImageSpec::Prebuilt(crate::support::image());
-    let mut run = Run::open(Workflow { image: Some(prebuilt), ..workflow() });
+    let mut run = RecordedRun::open(Workflow { image: Some(prebuilt), ..workflow() });
     run.up().ran(job_end("FAILED", Some(3)));
     let text = plain(&run.input());
     assert!(text.contains("given  sha256:9f86d081884c, 1 file"), "{text}");

@@ -1,6 +1,6 @@
 //! Start and end of each attempt, by the ledger's own clock.
 
-use crate::support::{Run, START, cancelled, good, handle, workflow};
+use crate::support::{RecordedRun, START, cancelled, good, handle, workflow};
 use model::*;
 use report::{StageLine, timeline};
 
@@ -30,7 +30,7 @@ fn a_successful_run_has_each_stage_and_the_teardown() {
 
 #[test]
 fn a_lost_cluster_is_provisioned_again() {
-    let mut run = Run::open(workflow());
+    let mut run = RecordedRun::open(workflow());
     run.built().up().fact(28, 1, Fact::JobAccepted(handle("job-4411")));
     let lost = Failure::new(Class::ClusterLost, "NODE_FAIL", "node n1 stopped answering\nask its owner");
     run.fact(2000, 1, Fact::JobFailed(lost)).gone().fact(
@@ -59,7 +59,7 @@ fn a_reappearing_cluster_is_released_again() {
 
 #[test]
 fn an_attempt_without_a_response_ends_at_its_limit() {
-    let mut run = Run::open(workflow());
+    let mut run = RecordedRun::open(workflow());
     let limits = Limits::default();
     run.tick(limits.image.0.as_secs() * 1000 + 1);
     assert_eq!(texts(&timeline(&run.records)), ["image 1: 0.. limit exceeded; its state is being polled"]);

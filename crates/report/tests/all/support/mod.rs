@@ -151,7 +151,7 @@ pub fn locations() -> RunLocations {
 }
 
 /// A run, and all input of its report.
-pub struct Run {
+pub struct RecordedRun {
     pub records: Vec<Record>,
     pub state: RunState,
     pub reading: Option<Reading>,
@@ -160,7 +160,7 @@ pub struct Run {
     now: Timestamp,
 }
 
-impl Run {
+impl RecordedRun {
     pub fn open(workflow: Workflow) -> Self {
         let trigger = Trigger { kind: "manual".into(), by: "ada".into() };
         let fact = Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }));
@@ -300,19 +300,19 @@ impl Run {
 }
 
 /// A whole run with this log.
-pub fn whole(workflow: Workflow, reading: Reading) -> Run {
-    let mut run = Run::open(workflow);
+pub fn whole(workflow: Workflow, reading: Reading) -> RecordedRun {
+    let mut run = RecordedRun::open(workflow);
     run.built().up().ran(job_end("COMPLETED", Some(0))).judged(reading).gone().loaded();
     run
 }
 
-pub fn good() -> Run {
+pub fn good() -> RecordedRun {
     let workflow = workflow();
     let reading = reading(&workflow);
     whole(workflow, reading)
 }
 
-pub fn slow() -> Run {
+pub fn slow() -> RecordedRun {
     let workflow = workflow();
     let mut reading = reading(&workflow);
     let half = reading.tables[0].rows.last_mut().and_then(|row| row.in_place.as_mut()).expect("measured");
@@ -321,7 +321,7 @@ pub fn slow() -> Run {
 }
 
 /// A run with every size from 8 B to 16 GiB, 75 times the bandwidth of the healthy pair, and wrong data at one size.
-pub fn long() -> Run {
+pub fn long() -> RecordedRun {
     let mut workflow = workflow();
     let benchmark = workflow.benchmark.as_mut().expect("a benchmark");
     let Program::NcclTests(workload) = &mut benchmark.program else { unreachable!("it runs nccl-tests") };
@@ -336,8 +336,8 @@ pub fn long() -> Run {
     whole(workflow, reading)
 }
 
-pub fn unbuilt() -> Run {
-    let mut run = Run::open(workflow());
+pub fn unbuilt() -> RecordedRun {
+    let mut run = RecordedRun::open(workflow());
     let message = "step `build` ended with exit code 1:\nerror: could not compile `all_reduce_perf`\n\
                    Correct the source and run again; the step's output is in the artefacts.";
     let failure = Failure::new(Class::Workload, "FAILURE", message);
@@ -346,8 +346,8 @@ pub fn unbuilt() -> Run {
     run
 }
 
-pub fn cancelled() -> Run {
-    let mut run = Run::open(workflow());
+pub fn cancelled() -> RecordedRun {
+    let mut run = RecordedRun::open(workflow());
     run.built().up().fact(28, 1, Fact::JobAccepted(handle("job-4411")));
     let cancel = CancelRequested { by: "ada".into(), reason: "wrong branch".into() };
     run.fact(4000, 1, Fact::CancelRequested(cancel));
