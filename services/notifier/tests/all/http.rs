@@ -292,9 +292,9 @@ async fn github_requests_match_its_documentation() {
 
 /// Collects all log lines.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Log {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -306,7 +306,7 @@ impl Write for Log {
 
 #[tokio::test]
 async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
-    let log = Log::default();
+    let log = LogBuffer::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
