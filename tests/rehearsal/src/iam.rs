@@ -33,7 +33,7 @@ impl std::fmt::Display for Denial {
 pub type Uses = BTreeMap<String, BTreeSet<(String, String)>>;
 
 #[derive(Default)]
-struct Log {
+struct AccessLog {
     denials: Vec<Denial>,
     allowed: u64,
     /// Requests that each grant allowed.
@@ -64,7 +64,7 @@ const OUTSIDE: &str = "outside the plan: ";
 /// Checks requests.
 pub struct Iam {
     grants: Mutex<Grants>,
-    log: Mutex<Log>,
+    log: Mutex<AccessLog>,
     /// Delay of the effect of a new grant.
     delay: Mutex<Duration>,
     /// New grants, each with the time at which it takes effect.
@@ -121,7 +121,7 @@ impl Iam {
         self.apply_grants();
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, AccessLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
