@@ -44,7 +44,7 @@ pub enum LogRelation {
 }
 
 /// A parsed log and its verdict.
-struct JudgedLogs {
+struct JudgedLog {
     name: String,
     reading: Reading,
     clues: Clues,
@@ -73,7 +73,7 @@ pub fn judge(
         let (reading, clues) = read_log(log, format, logs.len() > 1)?;
         room.take(log, &reading)?;
         let name = log.display().to_string();
-        judged.push(JudgedLogs { name, reading, clues, judgement: None, missing_nodes: Vec::new() });
+        judged.push(JudgedLog { name, reading, clues, judgement: None, missing_nodes: Vec::new() });
     }
     if relation == LogRelation::NodesOfOneRun {
         judged = vec![combined(judged, &format.reader())?];
@@ -142,7 +142,7 @@ pub fn judge(
 
 /// Merges the logs of the nodes. A node has the name in its log if all logs contain different names, otherwise the name
 /// of its file.
-fn combined(mut logs: Vec<JudgedLogs>, reader: &LogReader) -> Result<JudgedLogs, CliError> {
+fn combined(mut logs: Vec<JudgedLog>, reader: &LogReader) -> Result<JudgedLog, CliError> {
     if let Some(log) = logs.iter().find(|log| !log.reading.tables.is_empty()) {
         return Err(CliError::usage(format!(
             "{}: a table of nccl-tests measures all nodes together; judge it without --one-run",
@@ -165,14 +165,14 @@ fn combined(mut logs: Vec<JudgedLogs>, reader: &LogReader) -> Result<JudgedLogs,
     }
     let (mut whole, mut missing_nodes) = (CombinedLogs::of(reader), Vec::new());
     let name = format!("{} of one run", report::count(logs.len() as u64, "log"));
-    for JudgedLogs { name, reading, clues, .. } in logs {
+    for JudgedLog { name, reading, clues, .. } in logs {
         if reading.ended == LogEnd::Empty {
             missing_nodes.push(name.clone());
         }
         whole.add(reader, (&name, String::new()), reading, clues);
     }
     let CombinedLogs { reading, clues, .. } = whole;
-    Ok(JudgedLogs { name, reading, clues, judgement: None, missing_nodes })
+    Ok(JudgedLog { name, reading, clues, judgement: None, missing_nodes })
 }
 
 /// The node of all metrics of the log; `None` if the metrics name several nodes or none.
@@ -184,7 +184,7 @@ fn only_node(reading: &Reading) -> Option<&str> {
 
 /// Returns whether the logs are a series. Sorts the logs by start time if all start times are present and different;
 /// otherwise `--series` keeps the given order.
-fn sort_series(judged: &mut [JudgedLogs], is_requested: bool) -> bool {
+fn sort_series(judged: &mut [JudgedLog], is_requested: bool) -> bool {
     if judged.len() < 2 {
         return false;
     }
@@ -201,7 +201,7 @@ fn sort_series(judged: &mut [JudgedLogs], is_requested: bool) -> bool {
     true
 }
 
-fn source(log: &JudgedLogs) -> ReportedLog<'_> {
+fn source(log: &JudgedLog) -> ReportedLog<'_> {
     ReportedLog { name: &log.name, reading: &log.reading, judgement: log.judgement.as_ref() }
 }
 
@@ -235,7 +235,7 @@ impl Totals {
 }
 
 /// Combined judgement on all logs; with several logs, each reason is prefixed with the log's name.
-fn combined_judgement(judged: &[JudgedLogs]) -> Option<Judgement> {
+fn combined_judgement(judged: &[JudgedLog]) -> Option<Judgement> {
     let named = judged.iter().filter_map(|log| {
         let mut judgement = log.judgement.clone()?;
         if judged.len() > 1 {
