@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use bigquery_standin::BigQuery;
+use bigquery_standin::BigQueryStandIn;
 use ledger::Ledger;
 use lifecycle::RunState;
 use model::{RunId, Verdict};
@@ -64,7 +64,7 @@ pub enum LoadedRows {
 
 impl LoadedRows {
     /// The current content of a dataset, by its full name.
-    pub fn of(bigquery: &BigQuery, dataset: &str) -> Result<Self, String> {
+    pub fn of(bigquery: &BigQueryStandIn, dataset: &str) -> Result<Self, String> {
         let columns = ["run", "size_bytes", "placement"];
         let rows = bigquery.count(&format!("{dataset}.measurements"), &columns)?;
         let verdicts = bigquery.count(&format!("{dataset}.verdicts"), &["run"])?;

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bigquery_standin::BigQuery;
+use bigquery_standin::BigQueryStandIn;
 use clap::Parser;
 use gcp::storage::CloudStorage;
 use kill::{
@@ -260,8 +260,8 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
 const DATASET: &str = "bigquery:kill.burnin";
 
 /// A stand-in for BigQuery with the tables, which loads from this bucket.
-async fn dataset(bucket: &StandIn) -> Result<BigQuery, String> {
-    let bigquery = BigQuery::serve(bucket.url()).await.map_err(|error| error.to_string())?;
+async fn dataset(bucket: &StandIn) -> Result<BigQueryStandIn, String> {
+    let bigquery = BigQueryStandIn::serve(bucket.url()).await.map_err(|error| error.to_string())?;
     for table in warehouse::TABLES {
         bigquery.table("kill", "burnin", table.name, &table.bigquery())?;
     }

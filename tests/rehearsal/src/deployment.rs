@@ -15,7 +15,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use bigquery_standin::BigQuery;
+use bigquery_standin::BigQueryStandIn;
 use cloudbuild_standin::CloudBuild;
 use kill::receiver::Receiver;
 use pubsub_standin::{Access, Address, Broker, PubsubMessage, PushEndpoint, Subscription};
@@ -154,7 +154,7 @@ pub struct Rehearsal {
     pub broker: Arc<Broker>,
     /// Stores the objects of all buckets.
     pub storage: Arc<StandIn>,
-    pub bigquery: BigQuery,
+    pub bigquery: BigQueryStandIn,
     pub receiver: Receiver,
     pub plan: TerraformPlan,
     folder: PathBuf,
@@ -211,7 +211,7 @@ impl Rehearsal {
             Proxy::open(GoogleApi::Storage, &loader, storage.url(), Arc::clone(&iam), settings.strict)
                 .await
                 .map_err(context("storage"))?;
-        let bigquery = BigQuery::serve(&sources.url).await.map_err(context("bigquery"))?;
+        let bigquery = BigQueryStandIn::serve(&sources.url).await.map_err(context("bigquery"))?;
         for table in warehouse::TABLES {
             bigquery.table(PROJECT, "burnin", table.name, &table.bigquery())?;
         }

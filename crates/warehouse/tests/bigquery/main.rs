@@ -8,7 +8,7 @@ mod storm;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use bigquery_standin::BigQuery as StandIn;
+use bigquery_standin::BigQueryStandIn as StandIn;
 use gcp::storage::{CloudStorage, StorageTimeouts};
 use model::{Timestamp, Verdict};
 use storage_standin::{Options as Storage, StandIn as Bucket};

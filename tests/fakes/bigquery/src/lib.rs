@@ -30,7 +30,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 pub use fault::{Fault, On, RandomFaults};
 
 /// The server; stops on drop.
-pub struct BigQuery {
+pub struct BigQueryStandIn {
     /// Address for the client, `http://host:port`.
     pub endpoint: String,
     state: BigQueryState,
@@ -75,7 +75,7 @@ impl BigQueryState {
     }
 }
 
-impl BigQuery {
+impl BigQueryStandIn {
     /// Starts the server on a free local port. Source URIs are read from `storage`, a stand-in for Cloud Storage.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl BigQuery {
     }
 }
 
-impl Drop for BigQuery {
+impl Drop for BigQueryStandIn {
     fn drop(&mut self) {
         self.serving.abort();
     }

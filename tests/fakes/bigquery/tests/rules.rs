@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bigquery_standin::{BigQuery, Fault, On};
+use bigquery_standin::{BigQueryStandIn, Fault, On};
 use serde_json::{Value, json};
 use storage_standin::{Options, StandIn};
 
@@ -10,14 +10,14 @@ const TABLE: &str = "p.d.rows";
 
 struct TableBed {
     bucket: StandIn,
-    bigquery: BigQuery,
+    bigquery: BigQueryStandIn,
     http: reqwest::Client,
 }
 
 impl TableBed {
     async fn new() -> Self {
         let bucket = StandIn::start(Options::default()).await.unwrap();
-        let bigquery = BigQuery::serve(bucket.url()).await.unwrap();
+        let bigquery = BigQueryStandIn::serve(bucket.url()).await.unwrap();
         let schema = json!([
             {"name": "run", "type": "STRING", "mode": "REQUIRED"},
             {"name": "count", "type": "INTEGER", "mode": "NULLABLE"},
