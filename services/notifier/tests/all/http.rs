@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::support::{
-    receiver::{Answer, Receiver},
+    receiver::{Receiver, ReceiverResponse},
     *,
 };
 use channels::sign;
@@ -196,7 +196,7 @@ async fn redirects_are_not_followed() {
 async fn a_hanging_receiver_times_out_and_is_retried() {
     let clock = clock();
     let (receiver, sender) = pair(&clock).await;
-    receiver.answers(Answer::Hangs);
+    receiver.answers(ReceiverResponse::Hangs);
     let started = std::time::Instant::now();
     let reply = sender.deliver(&posted(1)).await;
     assert!(
@@ -218,7 +218,7 @@ async fn a_receiver_gets_each_notice_once_after_restarts_and_lost_responses() {
     let failed = SimulatedRun::new("w-1", FAIL, 1.0).notifying(channels.clone()).pushed();
     // A response is lost after the request took effect.
     for _ in 0..4 {
-        receiver.answers(Answer::Breaks);
+        receiver.answers(ReceiverResponse::Breaks);
     }
     bed.ends(&failed).await;
     bed.restart();

@@ -34,9 +34,9 @@ impl ReceivedRequest {
 
 /// Planned response to a request.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum ReceiverResponse {
     /// Responds with this status and these headers.
-    Says(u16, Vec<(&'static str, String)>),
+    Responds(u16, Vec<(&'static str, String)>),
     /// Accepts the request, and delays the response.
     Hangs,
     /// Accepts the request, and closes the connection.
@@ -45,7 +45,7 @@ pub enum Answer {
 
 #[derive(Default)]
 struct Inner {
-    answers: VecDeque<Answer>,
+    answers: VecDeque<ReceiverResponse>,
     requests: Vec<ReceivedRequest>,
     /// Accepted notices by id; for GitHub the displayed state.
     taken: Vec<(String, Value)>,
@@ -70,7 +70,7 @@ impl Receiver {
         format!("http://{address}")
     }
 
-    pub fn answers(&self, answer: Answer) {
+    pub fn answers(&self, answer: ReceiverResponse) {
         self.0.lock().unwrap().answers.push_back(answer);
     }
 
@@ -81,7 +81,7 @@ impl Receiver {
 
     pub fn responds(&self, status: u16, headers: &[(&'static str, &str)]) {
         let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        self.answers(Answer::Says(status, headers));
+        self.answers(ReceiverResponse::Responds(status, headers));
     }
 
     pub fn received(&self) -> Vec<ReceivedRequest> {
@@ -93,7 +93,7 @@ impl Receiver {
     }
 
     /// Records a request; returns a planned response, and whether the request is accepted.
-    fn note(&self, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> (bool, Option<Answer>) {
+    fn note(&self, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> (bool, Option<ReceiverResponse>) {
         let mut inner = self.0.lock().unwrap();
         inner.requests.push(ReceivedRequest {
             path: uri.to_string(),
@@ -104,17 +104,17 @@ impl Receiver {
         if let Some(planned) = (!body.is_empty()).then(|| inner.planned_replies.pop_front()).flatten() {
             return match planned {
                 PlannedReply::Accepts => (true, None),
-                PlannedReply::AcceptsWithoutResponse => (true, Some(Answer::Breaks)),
+                PlannedReply::AcceptsWithoutResponse => (true, Some(ReceiverResponse::Breaks)),
                 PlannedReply::Busy(seconds) => {
-                    (false, Some(Answer::Says(429, vec![("retry-after", seconds.to_string())])))
+                    (false, Some(ReceiverResponse::Responds(429, vec![("retry-after", seconds.to_string())])))
                 }
-                PlannedReply::Refuses => (false, Some(Answer::Says(410, Vec::new()))),
+                PlannedReply::Refuses => (false, Some(ReceiverResponse::Responds(410, Vec::new()))),
             };
         }
         let answer = inner.answers.pop_front();
         let taken = match &answer {
-            Some(Answer::Says(status, _)) => *status < 300,
-            Some(Answer::Hangs | Answer::Breaks) | None => true,
+            Some(ReceiverResponse::Responds(status, _)) => *status < 300,
+            Some(ReceiverResponse::Hangs | ReceiverResponse::Breaks) | None => true,
         };
         (taken, answer)
     }
@@ -136,18 +136,18 @@ impl TestReceiver for Receiver {
     }
 }
 
-async fn say(answer: Answer) -> Response {
+async fn say(answer: ReceiverResponse) -> Response {
     match answer {
-        Answer::Says(status, headers) => {
+        ReceiverResponse::Responds(status, headers) => {
             let mut response = StatusCode::from_u16(status).unwrap().into_response();
             for (name, value) in headers {
                 response.headers_mut().insert(name, value.parse().unwrap());
             }
             response
         }
-        Answer::Hangs => std::future::pending().await,
+        ReceiverResponse::Hangs => std::future::pending().await,
         // A panic in a handler ends the connection without a response.
-        Answer::Breaks => panic!("injected fault"),
+        ReceiverResponse::Breaks => panic!("injected fault"),
     }
 }
 
