@@ -12,9 +12,9 @@ const LUSTRE: &str = "a3-mega-slurm-lustre.yaml";
 const UBUNTU: (&str, &str) = ("_SOURCE_IMAGE", "ubuntu-2204-jammy-v20240904");
 
 /// A workflow, an operation, the injected fault, and the reported failure.
-type Case = (&'static str, &'static str, &'static str, &'static str);
+type FaultCase = (&'static str, &'static str, &'static str, &'static str);
 
-const CASES: [Case; 15] = [
+const CASES: [FaultCase; 15] = [
     (
         FILESTORE,
         "deploy-primary",
@@ -42,7 +42,7 @@ const CASES: [Case; 15] = [
     (LUSTRE, "node", "mounts=", "STORAGE: "),
 ];
 
-async fn report_and_destroy(cases: &[Case]) {
+async fn report_and_destroy(cases: &[FaultCase]) {
     for (workflow, operation, fault, expected) in cases {
         let more: &[(&str, &str)] = if *workflow == LUSTRE { &[UBUNTU] } else { &[] };
         let bed = ToolkitHost::new(workflow, more);
