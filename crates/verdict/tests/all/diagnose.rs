@@ -60,7 +60,7 @@ enum LogRest {
 }
 use LogRest::{Measures, Stops};
 
-struct Case {
+struct DiagnosisCase {
     cause: Cause,
     lines: &'static str,
     then: LogRest,
@@ -69,19 +69,19 @@ struct Case {
     suspected_nodes: Option<&'static str>,
 }
 
-const fn case(cause: Cause, lines: &'static str, then: LogRest) -> Case {
-    Case { cause, lines, then, state: "FAILED", network: None, suspected_nodes: None }
+const fn case(cause: Cause, lines: &'static str, then: LogRest) -> DiagnosisCase {
+    DiagnosisCase { cause, lines, then, state: "FAILED", network: None, suspected_nodes: None }
 }
 
-const fn on(network: &'static str, case: Case) -> Case {
-    Case { network: Some(network), ..case }
+const fn on(network: &'static str, case: DiagnosisCase) -> DiagnosisCase {
+    DiagnosisCase { network: Some(network), ..case }
 }
 
-const fn blaming(host: &'static str, case: Case) -> Case {
-    Case { suspected_nodes: Some(host), ..case }
+const fn blaming(host: &'static str, case: DiagnosisCase) -> DiagnosisCase {
+    DiagnosisCase { suspected_nodes: Some(host), ..case }
 }
 
-const CASES: &[Case] = &[
+const CASES: &[DiagnosisCase] = &[
     on(
         "FasTrak",
         case(
@@ -249,7 +249,7 @@ const CASES: &[Case] = &[
 
 #[test]
 fn every_cause_is_found_by_its_phrases() {
-    for Case { cause, lines, then, state, network, suspected_nodes } in CASES {
+    for DiagnosisCase { cause, lines, then, state, network, suspected_nodes } in CASES {
         let (state, rest) = if *then == Measures { ("COMPLETED", TABLE) } else { (*state, "") };
         let log = format!("{HEADER}{lines}\n{rest}");
         let judgement = judged(&log, *network, state);
