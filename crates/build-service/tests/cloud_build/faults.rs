@@ -37,7 +37,7 @@ async fn a_build_with_a_lost_response_is_found() {
         assert_eq!(bed.start(&spec("SUCCESS")).await.unwrap(), handle, "{fault:?}");
         bed.image().await;
         assert_eq!(bed.statuses(), ["SUCCESS"], "{fault:?}");
-        assert_eq!(bed.cloud.asked().0, 1, "{fault:?}: created once");
+        assert_eq!(bed.cloud.request_counts().0, 1, "{fault:?}: created once");
     }
 }
 
@@ -58,7 +58,7 @@ async fn no_second_build_is_created_while_the_outcome_is_unknown() {
     bed.start(&spec("SUCCESS")).await.unwrap();
     bed.image().await;
     assert_eq!(bed.statuses(), ["SUCCESS"]);
-    assert_eq!(bed.cloud.asked().0, 1);
+    assert_eq!(bed.cloud.request_counts().0, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +67,7 @@ async fn a_build_is_resubmitted_only_after_its_absence_is_confirmed() {
     bed.cloud.next_create(Fault::Refused(503)); // no build was created, but no response reports this
     assert!(passes(&bed.start(&spec("SUCCESS")).await));
     assert!(passes(&bed.start(&spec("SUCCESS")).await));
-    assert_eq!(bed.cloud.asked().0, 1);
+    assert_eq!(bed.cloud.request_counts().0, 1);
     bed.clock.advance(SETTLE);
     assert_eq!(bed.builds.poll(&id()).await.unwrap(), None, "the build is absent");
     bed.start(&spec("SUCCESS")).await.unwrap();
@@ -199,7 +199,7 @@ async fn an_untranslatable_config_is_refused_before_a_build_is_created() {
     let failure = refused(bed.start(&broken).await);
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "CONFIG"));
     assert!(failure.message.contains("options.logging: "), "{failure:?}");
-    assert_eq!(bed.cloud.asked().0, 0);
+    assert_eq!(bed.cloud.request_counts().0, 0);
     assert_eq!(bed.builds.poll(&id()).await.unwrap(), None);
 }
 
@@ -218,7 +218,7 @@ async fn a_build_created_after_its_cancel_is_cancelled() {
     assert_eq!(failure.class, Class::Cancelled);
     assert_eq!(bed.statuses(), ["CANCELLED"]);
     bed.start(&spec("SUCCESS")).await.unwrap();
-    assert_eq!(bed.cloud.asked().0, 1, "no build starts after the cancel");
+    assert_eq!(bed.cloud.request_counts().0, 1, "no build starts after the cancel");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -123,7 +123,7 @@ async fn a_notification_reveals_a_build_missing_in_the_list() {
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done);
     service.bed.start(&spec("SUCCESS")).await.unwrap();
     service.bed.image().await;
-    assert_eq!(service.bed.cloud.asked().0, 1, "no other build was created");
+    assert_eq!(service.bed.cloud.request_counts().0, 1, "no other build was created");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -169,7 +169,7 @@ impl CloudBuild {
     }
 
     /// Number of create and list requests.
-    pub fn asked(&self) -> (u32, u32) {
+    pub fn request_counts(&self) -> (u32, u32) {
         let state = self.state.lock();
         (state.creates, state.lists)
     }
