@@ -186,7 +186,7 @@ impl BigQueryStandIn {
     }
 
     /// Number of requests of this kind.
-    pub fn asked(&self, on: On) -> u32 {
+    pub fn request_count(&self, on: On) -> u32 {
         self.state.lock().requests.get(&on).copied().unwrap_or(0)
     }
 }
