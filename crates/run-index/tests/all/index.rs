@@ -100,21 +100,21 @@ async fn a_closed_run_is_folded_only_once() {
     let bed = IndexedLedger::with(0..1001).await;
     let wanted = RunFilter { limit: Some(5), ..RunFilter::default() };
     let first = bed.run_index();
-    bed.counting.asked();
+    bed.counting.take_request_counts();
     let page = first.page(&wanted).await.unwrap();
-    let (reads, _) = bed.counting.asked();
+    let (reads, _) = bed.counting.take_request_counts();
     assert!(reads >= 3 * 1001, "the first request folds all runs: {reads}");
     // A warm index without changes sends one list request for the open runs, and for each open run one read of its next record.
     bed.clock.advance(Span::from_secs(2));
     assert_eq!(first.page(&wanted).await.unwrap(), page);
-    assert_eq!(bed.counting.asked(), (11, 1));
+    assert_eq!(bed.counting.take_request_counts(), (11, 1));
     // Within the interval the index sends no requests.
     assert_eq!(first.page(&wanted).await.unwrap(), page);
-    assert_eq!(bed.counting.asked(), (0, 0));
+    assert_eq!(bed.counting.take_request_counts(), (0, 0));
     // A cold start reads the segments and folds the other runs: all open ones, and fewer closed ones than fill a segment.
     let second = bed.run_index();
     assert_eq!(second.page(&wanted).await.unwrap(), page);
-    let (reads, lists) = bed.counting.asked();
+    let (reads, lists) = bed.counting.take_request_counts();
     let (segments, unsegmented) = (990 / 128, 990 % 128);
     assert_eq!(
         reads,

@@ -27,7 +27,7 @@ impl<S> Counting<S> {
     }
 
     /// Numbers of reads and lists since the last call.
-    pub fn asked(&self) -> (usize, usize) {
+    pub fn take_request_counts(&self) -> (usize, usize) {
         (self.reads.swap(0, Ordering::Relaxed), self.lists.swap(0, Ordering::Relaxed))
     }
 }
