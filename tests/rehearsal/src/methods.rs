@@ -208,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(
+    fn needed_permissions(
         api: GoogleApi,
         method: &str,
         path: &str,
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn storage_methods_check_the_documented_permission() {
         let needed = |method: &str, path: &str, query: &[(&str, &str)]| {
-            asked(GoogleApi::Storage, method, path, query, Value::Null)
+            needed_permissions(GoogleApi::Storage, method, path, query, Value::Null)
         };
         let object = "projects/_/buckets/b/objects/x/y";
         let insert = "upload/storage/v1/b/b/o";
@@ -283,8 +283,9 @@ mod tests {
     #[test]
     fn build_methods_check_the_project_and_the_account() {
         let builds = "v1/projects/p/locations/l/builds";
-        let needed =
-            |method: &str, path: &str, body: Value| asked(GoogleApi::CloudBuild, method, path, &[], body);
+        let needed = |method: &str, path: &str, body: Value| {
+            needed_permissions(GoogleApi::CloudBuild, method, path, &[], body)
+        };
         let named = json!({"serviceAccount": "projects/p/serviceAccounts/a@p"});
         let create = "cloudbuild.builds.create project".to_owned();
         let acts = |account: &str| format!("iam.serviceAccounts.actAs account {account}");
@@ -314,7 +315,13 @@ mod tests {
     #[test]
     fn warehouse_methods_check_project_and_dataset() {
         let needed = |method: &str, path: &str, body: Value| {
-            asked(GoogleApi::BigQuery, method, &format!("bigquery/v2/projects/p/{path}"), &[], body)
+            needed_permissions(
+                GoogleApi::BigQuery,
+                method,
+                &format!("bigquery/v2/projects/p/{path}"),
+                &[],
+                body,
+            )
         };
         let job = "bigquery.jobs.create project".to_owned();
         let load = json!({"configuration": {"load": {"destinationTable": {"datasetId": "d"}}}});
