@@ -38,7 +38,7 @@ fn a_test_message_is_delivered_or_the_error_reported() {
     assert_eq!(test("pager"), (0, "webhook pager: delivered, status 204 No Content\n".to_owned()));
     channel("ops-channel.url", &receiver.url);
     assert_eq!(test("ops-channel"), (0, "slack ops-channel: delivered, status 204 No Content\n".to_owned()));
-    let requests = receiver.came();
+    let requests = receiver.requests();
     let (head, body) = &requests[0];
     assert!(head.to_ascii_lowercase().contains("x-burnin-signature: v1="), "{head}");
     assert_eq!((&body["schema"], &body["target"]), (&json!("burnin/notice-test/v1"), &json!("pager")));
@@ -80,8 +80,8 @@ fn a_failure_is_reported_if_the_earlier_failure_was_not_reported() {
     wait_for("the notifier to start", || project.data().join("notices/since.json").exists());
     let run = up.begin("lab", "night");
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
-    wait_for("the notice", || !receiver.came().is_empty());
-    let (_, notice) = &receiver.came()[0];
+    wait_for("the notice", || !receiver.requests().is_empty());
+    let (_, notice) = &receiver.requests()[0];
     assert_eq!(
         (&notice["news"], &notice["run"], &notice["first_run"]),
         (&json!("failed"), &json!(run), &json!(before))
@@ -92,7 +92,7 @@ fn a_failure_is_reported_if_the_earlier_failure_was_not_reported() {
     let mark = project.data().join(format!("notices/{second}/ended.json"));
     wait_for("the notices to be decided", || mark.exists());
     up.end("-TERM");
-    assert_eq!(receiver.came().len(), 1);
+    assert_eq!(receiver.requests().len(), 1);
 }
 
 #[test]

@@ -427,7 +427,7 @@ fn a_failure_and_its_recovery_are_each_notified_once() {
         let run = server.begin("lab", &number.to_string());
         assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
         wait_for("the notices to be decided", || decided(&run));
-        wait_for("the notice", || receiver.came().len() >= expected);
+        wait_for("the notice", || receiver.requests().len() >= expected);
         runs.push(run);
     }
     let address = server.address.clone();
@@ -438,7 +438,7 @@ fn a_failure_and_its_recovery_are_each_notified_once() {
     server.follow(&run);
     wait_for("the notices to be decided", || decided(&run));
     let stderr = server.end("-TERM");
-    let requests = receiver.came();
+    let requests = receiver.requests();
     let news: Vec<_> = requests.iter().map(|(_, notice)| (&notice["news"], &notice["run"])).collect();
     let of = |number: usize| json!(runs[number - 1]);
     assert_eq!(news, [(&json!("failed"), &of(1)), (&json!("recovered"), &of(3))], "{stderr}");
@@ -475,5 +475,5 @@ fn a_host_without_certificates_performs_all_tasks_except_notices() {
     server.end("-TERM");
     let why = fs::read_to_string(attempt).unwrap();
     assert!(why.contains("TLS is not available"), "{why}");
-    assert!(receiver.came().is_empty());
+    assert!(receiver.requests().is_empty());
 }

@@ -38,7 +38,7 @@ impl Receiver {
         Self { url, requests }
     }
 
-    pub fn came(&self) -> Vec<(String, Value)> {
+    pub fn requests(&self) -> Vec<(String, Value)> {
         self.requests.lock().unwrap().clone()
     }
 }
