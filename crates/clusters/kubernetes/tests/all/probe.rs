@@ -40,7 +40,7 @@ impl ProbeBed {
         self.api.change(|objects| objects.create(&key, queue)).unwrap();
     }
 
-    async fn look(&self, more: Value) -> Result<ClusterStatus, PortError> {
+    async fn status(&self, more: Value) -> Result<ClusterStatus, PortError> {
         let path = self.root.path().join("kubeconfig");
         let mut all = json!({"nodes": 2, "gpus_per_node": 8, "ranks_per_node": 8, "namespace": "burnin",
             "access": {"kubeconfig": {"path": path}}});
@@ -49,14 +49,14 @@ impl ProbeBed {
     }
 
     async fn refused(&self, more: Value) -> Failure {
-        match self.look(more).await {
+        match self.status(more).await {
             Err(PortError::Permanent(failure)) => failure,
             other => panic!("{other:?}"),
         }
     }
 
     async fn nodes(&self, more: Value) -> Vec<String> {
-        match self.look(more).await {
+        match self.status(more).await {
             Ok(ClusterStatus::Ready(cluster)) => cluster.nodes.into_iter().map(|node| node.name).collect(),
             other => panic!("{other:?}"),
         }
@@ -168,5 +168,5 @@ async fn an_unreachable_api_is_retried_and_missing_credentials_fail() {
     let bed = ProbeBed { api: Api::serve().await.unwrap(), root: bed.root };
     let gone = std::fs::read_to_string(&config).unwrap();
     assert!(!gone.contains(&bed.api.endpoint));
-    assert!(matches!(bed.look(json!({})).await, Err(PortError::Transient(_))));
+    assert!(matches!(bed.status(json!({})).await, Err(PortError::Transient(_))));
 }
