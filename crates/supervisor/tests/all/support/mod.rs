@@ -29,10 +29,10 @@ pub fn now() -> Timestamp {
 }
 
 /// Polls until a value is available.
-pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
-        if let Some(seen) = look() {
+        if let Some(seen) = condition() {
             return seen;
         }
         assert!(Instant::now() < until, "timeout while waiting for {what}");
