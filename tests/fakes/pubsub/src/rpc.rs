@@ -86,10 +86,10 @@ async fn answer(broker: Arc<Broker>, caller: &str, request: Request<Incoming>) -
     match path.as_str() {
         "/google.pubsub.v1.Publisher/Publish" => unary(publish(&broker, caller, body).await).await,
         "/google.pubsub.v1.Subscriber/Acknowledge" => {
-            unary(settle::<AcknowledgeRequest>(&broker, caller, body).await).await
+            unary(acknowledge_or_extend::<AcknowledgeRequest>(&broker, caller, body).await).await
         }
         "/google.pubsub.v1.Subscriber/ModifyAckDeadline" => {
-            unary(settle::<ModifyAckDeadlineRequest>(&broker, caller, body).await).await
+            unary(acknowledge_or_extend::<ModifyAckDeadlineRequest>(&broker, caller, body).await).await
         }
         "/google.pubsub.v1.Subscriber/StreamingPull" => match streaming_pull(&broker, caller, body).await {
             Ok(response) => response,
@@ -153,12 +153,12 @@ fn admitted(broker: &Broker, caller: &str, permission: &'static str, resource: &
 }
 
 /// A request that acknowledges or rejects messages.
-trait SettleRequest: prost::Message + Default {
+trait AckRequest: prost::Message + Default {
     fn subscription(&self) -> &str;
     fn apply(&self, broker: &Arc<Broker>);
 }
 
-impl SettleRequest for AcknowledgeRequest {
+impl AckRequest for AcknowledgeRequest {
     fn subscription(&self) -> &str {
         &self.subscription
     }
@@ -168,7 +168,7 @@ impl SettleRequest for AcknowledgeRequest {
     }
 }
 
-impl SettleRequest for ModifyAckDeadlineRequest {
+impl AckRequest for ModifyAckDeadlineRequest {
     fn subscription(&self) -> &str {
         &self.subscription
     }
@@ -178,7 +178,7 @@ impl SettleRequest for ModifyAckDeadlineRequest {
     }
 }
 
-async fn settle<M: SettleRequest>(
+async fn acknowledge_or_extend<M: AckRequest>(
     broker: &Arc<Broker>,
     caller: &str,
     body: Incoming,
