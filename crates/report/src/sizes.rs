@@ -66,7 +66,7 @@ struct SizeRow {
     slower: String,
     bad: bool,
     /// Last change, as text.
-    told: String,
+    last_change: String,
     view: String,
     /// The tolerance band, top and bottom, in view box units.
     band: Option<(String, String)>,
@@ -171,7 +171,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
         busbw: reported.busbw(size).map_or_else(|| "-".to_owned(), figure),
         slower: percent(*slower),
         bad,
-        told: change,
+        last_change: change,
         view: format!("0 0 {WIDE} {HIGH}"),
         band: tolerated.map(|tolerated| picture.band(tolerated)),
         level: picture.steps(&segments),
