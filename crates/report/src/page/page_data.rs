@@ -122,7 +122,7 @@ struct LogLine<'a> {
 /// The history and its chart.
 #[derive(Serialize)]
 struct Levels {
-    told: String,
+    text: String,
     changes: usize,
     off_scale: bool,
     earlier: bool,
@@ -260,7 +260,7 @@ fn of_levels(history: &LevelHistory) -> Levels {
     let draw = |canvas| levels(history, canvas);
     let drawing = Drawing::of("Slower than the baseline, run by run", text.clone(), Canvas::LOW, draw);
     Levels {
-        told: text,
+        text,
         changes: history.changes().count(),
         off_scale: history.off_scale(),
         earlier: history.levels.iter().any(|level| level.kind == PointKind::Earlier),
