@@ -81,10 +81,10 @@ pub struct ShownCheck {
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Path(run): Path<String>,
-    Query(ShownCheck { check: asked }): Query<ShownCheck>,
+    Query(ShownCheck { check: selected_check }): Query<ShownCheck>,
 ) -> Result<Response, ErrorPage> {
     let run = parse_run(&run)?;
-    let check = match &asked {
+    let check = match &selected_check {
         Some(name) => Some(position(&dashboard, &run, name).await?),
         None => None,
     };
@@ -161,13 +161,13 @@ pub async fn page(
         elapsed: clock(until.since(state.requested_at)),
         settled: state.settled.as_ref().map(|(_, at)| DisplayTime::of(*at, now)),
         tail: state.settled.is_none() && dashboard.output.is_some(),
-        values: own_values.filter(|_| asked.is_none()).map(described).unwrap_or_default(),
+        values: own_values.filter(|_| selected_check.is_none()).map(described).unwrap_or_default(),
         open: state.closed.is_none(),
         cancellable: state.settled.is_none() && dashboard.beside_gateway,
         beside_gateway: dashboard.beside_gateway,
         seq: state.seq,
         checks: state.workflow.checks.iter().map(|check| check.name.clone()).collect(),
-        check: asked,
+        check: selected_check,
         head,
         report: body,
         logs,
