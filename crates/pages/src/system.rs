@@ -304,9 +304,9 @@ impl SystemSeries<'_> {
                 }
             }
         }
-        let asked = !query.metric.is_empty() || !query.check.is_empty();
+        let is_filtered = !query.metric.is_empty() || !query.check.is_empty();
         // Values that are still being read may contain the selected metric.
-        if keys.is_empty() && asked && self.values.pending == 0 {
+        if keys.is_empty() && is_filtered && self.values.pending == 0 {
             return Err(ErrorPage::not_found(
                 "The runs of this range did not measure the selected check or metric; choose a longer range, or another metric.",
             ));
