@@ -226,7 +226,7 @@ impl Workload {
     ///
     /// If each rank has its own part of the message, nccl-tests rounds that part down to 16 bytes: 8 MiB over
     /// 24 ranks becomes 8,388,480 bytes.
-    pub fn covers(&self, asked: u64, measured: u64, ranks: Option<u32>) -> bool {
+    pub fn covers(&self, requested: u64, measured: u64, ranks: Option<u32>) -> bool {
         let slack = match self.collective {
             Collective::AllGather
             | Collective::ReduceScatter
@@ -235,7 +235,7 @@ impl Workload {
             | Collective::Scatter => 16 * u64::from(ranks.unwrap_or(1)),
             Collective::AllReduce | Collective::Broadcast | Collective::Reduce | Collective::Sendrecv => 1,
         };
-        measured <= asked && asked - measured < slack
+        measured <= requested && requested - measured < slack
     }
 }
 
