@@ -46,16 +46,16 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
 
     let mut node =
         NodeProcess { folder: folder.to_owned(), name: name.to_owned(), all, running: BTreeMap::new() };
-    let mut went = Ok(());
+    let mut result = Ok(());
     // Without its folder the cluster can no longer be accessed or deleted.
     let wanted = || folder.join("cluster.json").exists() && !folder.join("deleted.json").exists();
-    while went.is_ok() && wanted() && now() < cluster.expires_at {
-        went = node.check_jobs();
+    while result.is_ok() && wanted() && now() < cluster.expires_at {
+        result = node.check_jobs();
         thread::sleep(POLL_INTERVAL);
     }
     // End the processes even after an error, because no other process ends them once the node has ended.
     node.end_all();
-    went
+    result
 }
 
 struct NodeProcess {
