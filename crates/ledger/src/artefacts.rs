@@ -185,8 +185,8 @@ impl Artefacts {
         left_out: Vec<LeftOut>,
     ) -> Result<Committed, ArtefactError> {
         objects.sort_by(|a, b| a.name.cmp(&b.name));
-        let tells = !left_out.is_empty() || objects.iter().any(|object| object.collected.is_some());
-        let format = if tells { MANIFEST_FORMAT } else { 1 };
+        let is_extended = !left_out.is_empty() || objects.iter().any(|object| object.collected.is_some());
+        let format = if is_extended { MANIFEST_FORMAT } else { 1 };
         let owner = owner.into();
         let CommandId { run, stage, attempt, .. } = owner.command.clone();
         let manifest = Manifest { format, run, stage, attempt, objects, left_out };
