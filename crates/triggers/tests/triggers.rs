@@ -181,16 +181,16 @@ proptest! {
         cron in prop::sample::select(vec!["30 2 * * *", "0 3 * * 1", "*/20 * * * *", "59 1 * * *", "0 2 1 * *"]),
         zone in prop::sample::select(vec!["Europe/Zurich", "America/New_York", "UTC", "Asia/Kolkata"]),
         start in 1_770_000_000i64..1_800_000_000,
-        looks in prop::collection::vec(1i64..200_000, 1..12),
+        windows in prop::collection::vec(1i64..200_000, 1..12),
     ) {
         let on = OnSchedule { cron: cron.into(), zone: zone.into(), window: Span::default() };
         let zoned = on.read().unwrap();
         let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
         let mut seen = Vec::new();
         let mut from = start;
-        for look in looks {
-            seen.extend(zoned.between(at(from), at(from + look), 100_000));
-            from += look;
+        for window in windows {
+            seen.extend(zoned.between(at(from), at(from + window), 100_000));
+            from += window;
         }
         prop_assert_eq!(&seen, &zoned.between(at(start), at(from), 100_000));
         prop_assert!(seen.windows(2).all(|pair| pair[0] < pair[1]));
