@@ -534,9 +534,9 @@ async fn a_late_submission_of_a_pair_does_not_start() {
 /// Another process ends the search during a step; the step receives no notification.
 #[tokio::test]
 async fn an_outdated_step_starts_no_pair() {
-    for look in 1..20 {
+    for poll in 1..20 {
         let bed = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
-        bed.paper.meddled.store(look, Relaxed);
+        bed.paper.meddled.store(poll, Relaxed);
         let _ = bed.paper.meddler.set(bed.locator.clone());
         let search = search(6, Locate::default());
         let fact = bed.end(&search, 0).await;
@@ -544,7 +544,7 @@ async fn an_outdated_step_starts_no_pair() {
             assert_eq!(
                 bed.paper.jobs.lock().unwrap().len(),
                 *begun,
-                "search stopped at poll {look}: {fact:?}"
+                "search stopped at poll {poll}: {fact:?}"
             );
         }
         assert_eq!(bed.paper.going(), 0);
