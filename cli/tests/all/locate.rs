@@ -53,7 +53,7 @@ fn the_bad_gpu_of_pair_tests_is_located() {
     let mut slow = Vec::new();
     for ((a, b), log) in pairs.iter().zip(&healthy) {
         let text = std::fs::read_to_string(log).unwrap();
-        let text = if *b == 3 { halved(&text) } else { text };
+        let text = if *b == 3 { slowed(&text) } else { text };
         let path = folder.path().join(format!("{a},{b}.log"));
         std::fs::write(&path, text).unwrap();
         slow.push(path.display().to_string());
@@ -65,7 +65,7 @@ fn the_bad_gpu_of_pair_tests_is_located() {
 }
 
 /// Multiplies the time of every row by 2.5.
-fn halved(log: &str) -> String {
+fn slowed(log: &str) -> String {
     let slower = |line: &str| {
         let mut fields: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         for (index, slower) in [(5, true), (6, false), (7, false), (9, true), (10, false), (11, false)] {
