@@ -31,7 +31,7 @@ impl KubernetesBed {
         let bed = Self { folder, data: tempfile::tempdir().unwrap() };
         // Deletes the objects that a failed test left.
         bed.kubectl("delete jobsets --all -n burnin --cascade=foreground");
-        bed.until("the bed is empty", || bed.left().is_empty());
+        bed.wait_for("the bed is empty", || bed.left().is_empty());
         bed
     }
 
@@ -142,7 +142,7 @@ impl KubernetesBed {
     pub fn disturbed(&self, settings: &[&str], what: impl FnOnce(&Child)) -> Output {
         let run = self.burnin(settings).spawn().unwrap();
         let end = End(run.id());
-        self.until("both pods run", || self.running() == 2);
+        self.wait_for("both pods run", || self.running() == 2);
         what(&run);
         let output = run.wait_with_output().unwrap();
         std::mem::forget(end);
@@ -186,7 +186,7 @@ impl KubernetesBed {
         jobset.to_string()
     }
 
-    pub fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+    pub fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let start = Instant::now();
         while !holds() {
             assert!(start.elapsed() < Duration::from_secs(120), "timeout: {what}; {}", self.left());
@@ -201,7 +201,7 @@ impl KubernetesBed {
         for expected in [code].iter().chain(words) {
             assert!(text.contains(expected), "{expected} is not in {text}");
         }
-        self.until("no object is left", || self.left().is_empty());
+        self.wait_for("no object is left", || self.left().is_empty());
     }
 }
 

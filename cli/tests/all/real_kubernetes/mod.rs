@@ -69,7 +69,7 @@ fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
     up.follow(&run);
     let shown = up.get(&format!("/api/v1/runs/{run}"));
     assert_eq!(shown["verdict"], "pass", "{shown}");
-    bed.until("no object is left", || bed.left().is_empty());
+    bed.wait_for("no object is left", || bed.left().is_empty());
     up.end("-TERM");
 }
 
@@ -161,7 +161,7 @@ fn a_container_out_of_memory_is_reported() {
         bed.burnin(&["memory_mib=12"]).args(["--set", "benchmark.workload.max_bytes=64M"]).output().unwrap();
     let text = printed(&output);
     assert!(text.contains("OUT_OF_MEMORY") && text.contains("137"), "{text}");
-    bed.until("no object is left", || bed.left().is_empty());
+    bed.wait_for("no object is left", || bed.left().is_empty());
 }
 
 #[test]
@@ -175,13 +175,13 @@ fn a_node_with_a_dead_kubelet_is_reported() {
         let pid = bed.read(&format!("n{number}/kubelet.pid"));
         assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
         // The kubelet is restarted after the run has reported the node.
-        bed.until("its node is declared unreachable", || bed.kubectl("get nodes").contains("NotReady"));
+        bed.wait_for("its node is declared unreachable", || bed.kubectl("get nodes").contains("NotReady"));
         let deleted = "get jobsets -n burnin -o jsonpath={.items[*].metadata.deletionTimestamp}";
-        bed.until("its run has ended, although its pods never end", || !bed.kubectl(deleted).is_empty());
+        bed.wait_for("its run has ended, although its pods never end", || !bed.kubectl(deleted).is_empty());
         bed.script("node.sh", &[&number]);
     });
     bed.failed(&output, "NODE_LOST", &[&format!("on node n{number}")]);
-    bed.until("the node is ready again", || !bed.kubectl("get nodes").contains("NotReady"));
+    bed.wait_for("the node is ready again", || !bed.kubectl("get nodes").contains("NotReady"));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn cancelling_a_run_deletes_its_pods() {
         assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
     });
     assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
-    bed.until("no object is left", || bed.left().is_empty());
+    bed.wait_for("no object is left", || bed.left().is_empty());
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn drained(bed: &KubernetesBed, node: &str) -> Option<String> {
     let tainted =
         |node: &Value| node["spec"]["taints"].to_string().contains("node.kubernetes.io/unschedulable");
     let cordoned = |node: &Value| node["spec"]["unschedulable"] == true;
-    bed.until("the node has the taint of its state", || {
+    bed.wait_for("the node has the taint of its state", || {
         let node = bed.node(node);
         tainted(&node) == cordoned(&node)
     });

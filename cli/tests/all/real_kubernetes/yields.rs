@@ -82,7 +82,7 @@ fn yielded(bed: &KubernetesBed, output: &Output, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "{word} is not in {text}");
     }
-    bed.until("no object is left", || bed.left().is_empty());
+    bed.wait_for("no object is left", || bed.left().is_empty());
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn the_pod_of_another_user_preempts_a_run_that_yields() {
         let command = pod["spec"]["containers"][0]["command"].to_string();
         command.contains("all_reduce_perf") && pod["status"]["phase"] == "Running"
     };
-    bed.until("both pods of the second check run", || {
+    bed.wait_for("both pods of the second check run", || {
         bed.pods("burnin").iter().filter(|pod| hangs(pod)).count() == 2
     });
     let pod = bed.pods("burnin").remove(0);
@@ -109,7 +109,7 @@ fn the_pod_of_another_user_preempts_a_run_that_yields() {
     let node = pod["spec"]["nodeName"].as_str().unwrap();
     let begun = Instant::now();
     shared.user_pod(node);
-    bed.until("the pod of the user runs", || shared.run(&[node]));
+    bed.wait_for("the pod of the user runs", || shared.run(&[node]));
     println!("the pod of the user runs after {:.1} s", begun.elapsed().as_secs_f64());
     assert!(begun.elapsed() < Duration::from_secs(30), "the pods that yield end within 5 s");
     let output = run.wait_with_output().unwrap();
@@ -125,7 +125,7 @@ fn a_run_that_yields_takes_no_node_from_other_users() {
     let shared = Shared::new(&bed);
     let nodes = ["n1", "n2", "n3"];
     nodes.iter().for_each(|node| shared.user_pod(node));
-    bed.until("the pods of the users run", || shared.run(&nodes));
+    bed.wait_for("the pods of the users run", || shared.run(&nodes));
     let before = shared.states();
     let settings = [&bed.image("image"), "namespace=burnin", MOST_OF_A_NODE, "begin_within=10s"];
     let output = bed.run(IDLE, &settings).output().unwrap();
