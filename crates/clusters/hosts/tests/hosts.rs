@@ -76,7 +76,7 @@ impl HostsBed {
         format!("{} {here}", hosts.join(" ")).trim().to_owned()
     }
 
-    fn until(&self, what: &str, done: impl Fn() -> bool) {
+    fn wait_for(&self, what: &str, done: impl Fn() -> bool) {
         let started = Instant::now();
         while !done() {
             assert!(started.elapsed() < PATIENCE, "timeout after {} s: {what}", PATIENCE.as_secs());
@@ -179,10 +179,10 @@ async fn a_program_of_each_host_runs_without_mpi() {
     let job = JobSpec { program, ..job("cancelled", &cluster, Some(&image)) };
     slow.submit(&job).await.unwrap();
     let started = || std::fs::read_to_string(bed.work.path().join("jobs/cancelled/output/node-h2.log"));
-    bed.until("the job runs", || started().is_ok_and(|text| text.contains("started")));
+    bed.wait_for("the job runs", || started().is_ok_and(|text| text.contains("started")));
     slow.cancel(&job.cluster, &job.name).await.unwrap();
     assert_eq!(ended(&slow, &job).await.state, "CANCELLED");
-    bed.until("no process is left", || bed.left().is_empty());
+    bed.wait_for("no process is left", || bed.left().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -306,7 +306,7 @@ async fn a_host_lost_during_the_job_is_named_and_no_process_is_left() {
     let job = job("lost", &bed.cluster(&["h1", "h2", "h3"], &json!({})), Some(&image));
     jobs.submit(&job).await.unwrap();
     let log = bed.work.path().join("jobs/lost/output/benchmark.log");
-    bed.until("the ranks run", || {
+    bed.wait_for("the ranks run", || {
         std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 3
     });
     bed.run(&format!("{}/cut h2", bed.dir.display()));
@@ -317,7 +317,7 @@ async fn a_host_lost_during_the_job_is_named_and_no_process_is_left() {
     );
     bed.run(&format!("{}/mend h2", bed.dir.display()));
     // The daemon on the lost host ends the rank when the connection to mpirun is lost.
-    bed.until("no process is left", || bed.left().is_empty() || bed.on("h2", "pgrep -c orted") != "0");
+    bed.wait_for("no process is left", || bed.left().is_empty() || bed.on("h2", "pgrep -c orted") != "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -330,7 +330,7 @@ async fn a_cancelled_job_leaves_no_process_on_any_host() {
     let job = job("cancelled", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));
     jobs.submit(&job).await.unwrap();
     let log = bed.work.path().join("jobs/cancelled/output/benchmark.log");
-    bed.until("the ranks run", || {
+    bed.wait_for("the ranks run", || {
         std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 2
     });
     assert_ne!(bed.left(), "");
@@ -362,7 +362,7 @@ async fn a_job_with_a_killed_launcher_is_lost_and_leaves_no_process() {
     jobs.submit(&job).await.unwrap();
     let folder = bed.work.path().join("jobs/killed");
     let log = folder.join("output/benchmark.log");
-    bed.until("the ranks run", || {
+    bed.wait_for("the ranks run", || {
         std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 2
     });
     let claim = std::fs::read_link(folder.join("claim")).unwrap();
