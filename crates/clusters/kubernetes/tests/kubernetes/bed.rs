@@ -113,7 +113,7 @@ pub fn job(name: &str, cluster: Cluster) -> JobSpec {
 }
 
 /// Waits for a condition, at most 60 s.
-pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub async fn wait_for(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !holds().await {
         assert!(start.elapsed() < Duration::from_secs(60), "timeout: {what}");

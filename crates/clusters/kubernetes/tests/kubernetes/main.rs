@@ -6,7 +6,7 @@ mod once;
 mod output;
 mod real;
 
-use bed::{KubernetesBed, ended, last, text, until};
+use bed::{KubernetesBed, ended, last, text, wait_for};
 use cluster_api::{JobSpec, JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{Kubernetes, manifest, names};
 use model::Class;
@@ -42,7 +42,7 @@ async fn a_program_of_each_node_runs_once_in_each_pod() {
             cluster_kubernetes::KubernetesJobs::new(std::sync::Arc::new(ledger::MemoryStore::default()));
         scheduler_conformance::program_of_each_node(&jobs, &cluster, job).await;
         for name in ["each-node", "each-node-fails"] {
-            bed::until("the job is deleted", async || jobs.release(&cluster, name).await.is_ok()).await;
+            bed::wait_for("the job is deleted", async || jobs.release(&cluster, name).await.is_ok()).await;
         }
     }
 }
@@ -148,7 +148,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     let (jobs, job) = (bed.jobs(), bed.job("kept", json!({"nodes": 2, "keep_on_failure": "10m"})));
     jobs.submit(&job).await.unwrap();
     let mut releases = Vec::new();
-    until("both pods are kept", async || {
+    wait_for("both pods are kept", async || {
         assert_eq!(jobs.poll(&job.cluster, "kept").await.unwrap(), JobStatus::Active);
         let output = text_of_outputs(&jobs, &job).await;
         let kept =
@@ -165,7 +165,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     // A deletion does not wait for the inspection, and tests that locate a bad node keep no pods.
     let job = bed.job("deleted", json!({"nodes": 2, "keep_on_failure": "10m"}));
     jobs.submit(&job).await.unwrap();
-    until("a pod is kept", async || {
+    wait_for("a pod is kept", async || {
         jobs.poll(&job.cluster, "deleted").await.unwrap();
         text_of_outputs(&jobs, &job).await.contains("kept for inspection")
     })
@@ -228,7 +228,7 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
-    until("Kueue reports the reason", async || {
+    wait_for("Kueue reports the reason", async || {
         assert_eq!(jobs.poll(&job.cluster, "waits").await.unwrap(), JobStatus::Active);
         let notes = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, "waits");
         notes.waiting().await.unwrap().iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
@@ -249,7 +249,7 @@ async fn a_workload_is_read_in_the_served_version() {
         let (jobs, job) = (bed.jobs(), bed.job(name, json!({"queue": "a4"})));
         jobs.submit(&job).await.unwrap();
         let notes = cluster_kubernetes::job_notes::JobNotes::of(&bed.store, name);
-        until("the job's reason for waiting is read", async || {
+        wait_for("the job's reason for waiting is read", async || {
             assert_eq!(jobs.poll(&job.cluster, name).await.unwrap(), JobStatus::Active);
             let lines = notes.waiting().await.unwrap();
             lines.iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
@@ -273,8 +273,10 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
         matches!(&end, Err(PortError::Permanent(why)) if why.class == Class::Infrastructure && ["QUOTA", "ADMISSION_TIMEOUT"].contains(&why.code.as_str())),
         "{end:?}"
     );
-    until("the objects of the job are deleted", async || bed.api.list("jobset.x-k8s.io/jobsets").is_empty())
-        .await;
+    wait_for("the objects of the job are deleted", async || {
+        bed.api.list("jobset.x-k8s.io/jobsets").is_empty()
+    })
+    .await;
     bed.controllers.hold(false);
     jobs.submit(&job).await.unwrap();
     assert_eq!(
@@ -290,7 +292,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
     let (jobs, job) = (bed.jobs(), bed.job("preempted", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
     let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
-    until("its pods run", async || {
+    wait_for("its pods run", async || {
         _ = jobs.poll(&job.cluster, "preempted").await;
         bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2
     })
@@ -324,7 +326,7 @@ async fn a_yielding_job_ends_if_it_is_preempted_or_finds_no_free_nodes() {
     let preempted = bed.job("preempted-idle", yields(json!({"begin_within": "30s"})));
     jobs.submit(&preempted).await.unwrap();
     let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
-    until("its pods run", async || {
+    wait_for("its pods run", async || {
         _ = jobs.poll(&preempted.cluster, "preempted-idle").await;
         bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2
     })

@@ -6,7 +6,7 @@ use futures::{FutureExt, future::poll_fn};
 use kubernetes_standin::Fault;
 use serde_json::json;
 
-use crate::bed::{KubernetesBed, ended, until};
+use crate::bed::{KubernetesBed, ended, wait_for};
 
 const COUNTED: &str = "echo begun";
 
@@ -111,7 +111,7 @@ async fn a_cancel_before_its_submission_prevents_the_job() {
         while bed.jobs().cancel(&job.cluster, &job.name).await.is_err() {}
         assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "{fault:?}");
         bed.jobs().submit(&job).await.unwrap();
-        until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
+        wait_for("no pod is left", async || bed.api.list("/pods").is_empty()).await;
         assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "{fault:?}");
     }
 }
@@ -141,7 +141,7 @@ async fn a_cancel_at_any_point_of_a_submission_cancels_the_job() {
             "CANCELLED",
             "the job cancelled after {polls} polls does not run"
         );
-        until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
+        wait_for("no pod is left", async || bed.api.list("/pods").is_empty()).await;
     }
 }
 
@@ -152,7 +152,7 @@ async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
     jobs.submit(&job).await.unwrap();
     let key = ("jobset.x-k8s.io/jobsets".to_owned(), "default".to_owned(), "deleted".to_owned());
     bed.api.change(|objects| objects.delete(&key, &json!({"propagationPolicy": "Background"}))).unwrap();
-    until("the job is reported as lost", async || {
+    wait_for("the job is reported as lost", async || {
         matches!(jobs.poll(&job.cluster, "deleted").await, Ok(JobStatus::Lost { code, .. }) if code == "DELETED")
     })
     .await;
@@ -172,7 +172,7 @@ async fn a_cancel_with_a_lost_response_still_ends_the_job() {
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
         let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
-        until("both pods of the job run", async || {
+        wait_for("both pods of the job run", async || {
             bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2
         })
         .await;
@@ -180,7 +180,7 @@ async fn a_cancel_with_a_lost_response_still_ends_the_job() {
         assert!(jobs.cancel(&job.cluster, &job.name).await.is_err(), "{fault:?}");
         // The next poll ends the job.
         assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "{fault:?}");
-        until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
+        wait_for("no pod is left", async || bed.api.list("/pods").is_empty()).await;
         assert_eq!(
             bed.api.creations("jobs", &format!("{}-n-0", cluster_kubernetes::names::name(&job.name))),
             1

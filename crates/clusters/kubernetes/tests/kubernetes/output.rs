@@ -4,7 +4,7 @@ use cluster_api::Scheduler;
 use cluster_kubernetes::job_notes::JobNotes;
 use serde_json::json;
 
-use crate::bed::{KubernetesBed, ended, text, until};
+use crate::bed::{KubernetesBed, ended, text, wait_for};
 
 /// Prints lines, some of them equal, until the file `enough` exists.
 fn writer(bed: &std::path::Path) -> String {
@@ -38,7 +38,7 @@ async fn broken_connections_neither_lose_nor_duplicate_lines() {
     jobs.submit(&job).await.unwrap();
     let notes = JobNotes::of(&bed.store, "breaks");
     for times in 1..=4 {
-        until("output is kept while the pod runs", async || {
+        wait_for("output is kept while the pod runs", async || {
             jobs.poll(&job.cluster, "breaks").await.unwrap();
             let mut pieces = 0;
             for stream in notes.streams().await.unwrap() {
@@ -65,7 +65,7 @@ async fn stored_lines_are_kept_after_log_rotation() {
     let (jobs, job) = (bed.jobs(), bed.job("rotates", json!({"nodes": 1})));
     jobs.submit(&job).await.unwrap();
     let notes = JobNotes::of(&bed.store, "rotates");
-    until("some lines are stored", async || {
+    wait_for("some lines are stored", async || {
         jobs.poll(&job.cluster, "rotates").await.unwrap();
         let streams = notes.streams().await.unwrap();
         match streams.first() {
@@ -107,13 +107,13 @@ async fn an_expired_watch_is_restarted() {
     bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("old", json!({"nodes": 1, "queue": "a4"})));
     jobs.submit(&job).await.unwrap();
-    until("the pod is watched", async || bed.api.asked("GET pods") > 2).await;
+    wait_for("the pod is watched", async || bed.api.asked("GET pods") > 2).await;
     bed.api.compact();
     bed.api.cut();
     bed.controllers.hold(false);
     let notes = JobNotes::of(&bed.store, "old");
     // The test does not poll, so only the watch can find the pod.
-    until("the output of the pod is read", async || !notes.streams().await.unwrap().is_empty()).await;
+    wait_for("the output of the pod is read", async || !notes.streams().await.unwrap().is_empty()).await;
     std::fs::write(bed.root.path().join("enough"), "").unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
     jobs.outputs(&job.cluster, "old").await.unwrap();

@@ -13,7 +13,7 @@ use model::{Cluster, Drained};
 use serde_json::{Value, json};
 use service::PortError;
 
-use crate::bed::{self, ended, last, text, until};
+use crate::bed::{self, ended, last, text, wait_for};
 
 /// A real cluster, with stand-ins for the components that the test simulates.
 struct RealCluster {
@@ -87,8 +87,10 @@ async fn jobs_on_a_real_api_server_conform() {
     let cluster = real.cluster(json!({}));
     scheduler_conformance::scheduler(&real.jobs(), &cluster, |name| bed::job(name, cluster.clone())).await;
     for name in ["one", "two", "three"] {
-        until("the job's deletion is confirmed", async || real.jobs().release(&cluster, name).await.is_ok())
-            .await;
+        wait_for("the job's deletion is confirmed", async || {
+            real.jobs().release(&cluster, name).await.is_ok()
+        })
+        .await;
     }
     assert_eq!(real.left(), "");
 }
@@ -118,7 +120,7 @@ async fn every_manifest_is_accepted_by_jobset() {
     );
     assert_eq!(made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "a4");
     // Kubernetes' job controller receives the objects that JobSet would create.
-    until("the job of the JobSet and its pods are created", async || {
+    wait_for("the job of the JobSet and its pods are created", async || {
         real.kubectl("get pods -n burnin -l burnin-job=everything -o name").lines().count() == 2
     })
     .await;
@@ -129,7 +131,7 @@ async fn every_manifest_is_accepted_by_jobset() {
     real.jobs().cancel(&job.cluster, "everything").await.unwrap();
     // The job is cancelled, or has failed before that, because this host has no mpirun.
     _ = last(&real.jobs(), &job).await;
-    until("the job's deletion is confirmed", async || {
+    wait_for("the job's deletion is confirmed", async || {
         real.jobs().release(&job.cluster, "everything").await.is_ok()
     })
     .await;
@@ -166,7 +168,7 @@ async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
             begun += text(&real.jobs(), &job, &file.name).await.matches("begun\n").count();
         }
         assert_eq!(begun, 2, "each rank starts once after {polls} polls");
-        until("the job's deletion is confirmed", async || {
+        wait_for("the job's deletion is confirmed", async || {
             real.jobs().release(&job.cluster, &job.name).await.is_ok()
         })
         .await;
@@ -281,7 +283,7 @@ async fn only_the_lowest_priority_class_yields() {
     real.jobs().submit(&job).await.unwrap();
     // The API server's admission sets both fields of the pods from their class.
     let mut pods = Vec::new();
-    until("the pods of the job are created", async || {
+    wait_for("the pods of the job are created", async || {
         let list: Value =
             serde_json::from_str(&real.kubectl("get pods -n burnin -l burnin-job=idle -o json")).unwrap();
         pods = list["items"].as_array().cloned().unwrap();
@@ -297,7 +299,7 @@ async fn only_the_lowest_priority_class_yields() {
         );
     }
     assert_eq!(ended(&real.jobs(), &job).await.state, "COMPLETED");
-    until("the job's deletion is confirmed", async || {
+    wait_for("the job's deletion is confirmed", async || {
         real.jobs().release(&job.cluster, "idle").await.is_ok()
     })
     .await;
