@@ -48,7 +48,7 @@ impl SlurmBed {
                 self.start_node(node);
             }
         }
-        self.until("every node is idle", || {
+        self.wait_for("every node is idle", || {
             self.run("scontrol update nodename=n[1-4] state=resume");
             self.run("sinfo -h -p main -N -o %T").lines().filter(|state| *state == "idle").count() == 4
         });
@@ -137,19 +137,19 @@ impl SlurmBed {
     pub fn kill(&self, daemon: &str) {
         let pid = self.pid(daemon).expect("the daemon has a process id");
         self.run(&format!("kill -9 {pid}"));
-        self.until("the daemon has ended", || !self.alive(daemon));
+        self.wait_for("the daemon has ended", || !self.alive(daemon));
     }
 
     pub fn start_controller(&self, how: &str) {
         self.run(&format!("slurmctld {how}"));
-        self.until("the controller answers", || self.run("scontrol ping").contains("UP"));
+        self.wait_for("the controller answers", || self.run("scontrol ping").contains("UP"));
     }
 
     pub fn start_node(&self, node: u32) {
         self.on(&format!("n{node}"), &format!("slurmd -N n{node}"));
     }
 
-    pub fn until(&self, what: &str, done: impl Fn() -> bool) {
+    pub fn wait_for(&self, what: &str, done: impl Fn() -> bool) {
         let begun = Instant::now();
         while !done() {
             assert!(begun.elapsed() < PATIENCE, "{what}: not after {} s", PATIENCE.as_secs());

@@ -10,7 +10,7 @@ use crate::bed::{SlurmBed, ended, lost, settled};
 
 /// Waits until the benchmark runs on every node.
 fn running(bed: &SlurmBed, name: &str) {
-    bed.until("the benchmark has begun", || bed.begun(name) == 4);
+    bed.wait_for("the benchmark has begun", || bed.begun(name) == 4);
 }
 
 fn long(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
@@ -36,7 +36,7 @@ async fn a_controller_outage_does_not_affect_a_running_job() {
     bed.run(&format!("scontrol update jobid={number} admincomment=running"));
     let state = bed.root.join("state/job_state");
     let saved = || state.metadata().and_then(|file| file.modified()).is_ok_and(|saved| saved > began);
-    bed.until("the controller saved its jobs", saved);
+    bed.wait_for("the controller saved its jobs", saved);
     bed.kill("slurmctld");
     let unanswered = bed.jobs().poll(&job.cluster, &job.name).await;
     assert!(
@@ -67,7 +67,7 @@ async fn a_job_that_yields_is_preempted_by_any_other_job() {
         matches!(&end, JobStatus::Yielded { why } if why.contains("preempted it for another job")),
         "{end:?}"
     );
-    bed.until("the other job runs", || bed.run("squeue -h -p main -o %T") == "RUNNING");
+    bed.wait_for("the other job runs", || bed.run("squeue -h -p main -o %T") == "RUNNING");
     assert!(
         matches!(settled(&bed.jobs(), &job).await, JobStatus::Yielded { .. }),
         "the first end state is final"
@@ -130,7 +130,7 @@ async fn a_failed_prolog_is_reported_with_the_drained_node() {
     let (code, why) = lost(&bed.jobs(), &job).await;
     assert_eq!(code, "LAUNCH_FAILED", "{why}");
     assert!(why.contains("n2: Prolog error"), "{why}");
-    bed.until("no job waits", || bed.run("squeue -h -n prolog").is_empty());
+    bed.wait_for("no job waits", || bed.run("squeue -h -n prolog").is_empty());
     assert_eq!(bed.begun("prolog"), 0);
 }
 
@@ -163,7 +163,7 @@ async fn a_limit_in_seconds_stops_the_job_on_every_node() {
     assert_eq!((end.state.as_str(), end.exit_code, end.signal), ("TIMEOUT", None, None));
     let (Some(started), Some(stopped)) = (end.started_at, end.ended_at) else { panic!("{end:?}") };
     assert!(stopped.since(started).0 < Duration::from_secs(50), "Slurm's own limit is 60 s: {end:?}");
-    bed.until("no process of the job is left", || bed.run("pgrep -f '^sleep 917$'").is_empty());
+    bed.wait_for("no process of the job is left", || bed.run("pgrep -f '^sleep 917$'").is_empty());
     // On a busy host not every rank may have begun before the limit.
     assert!((1..=4).contains(&bed.begun("limit")), "{}", bed.begun("limit"));
 }
@@ -182,7 +182,7 @@ async fn a_requeued_job_does_not_run_again() {
     bed.run(&format!("scontrol requeue {number}"));
     let (code, why) = lost(&bed.jobs(), &job).await;
     assert_eq!(code, "REQUEUED", "{why}");
-    bed.until("no job remains", || bed.run("squeue -h -n requeue").is_empty());
+    bed.wait_for("no job remains", || bed.run("squeue -h -n requeue").is_empty());
     assert_eq!(bed.begun("requeue"), 4);
 }
 

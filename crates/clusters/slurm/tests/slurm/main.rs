@@ -59,7 +59,7 @@ async fn every_node_runs_its_rank_and_a_failure_is_reported() {
     jobs.submit(&job).await.unwrap();
     let end = ended(&jobs, &job).await;
     assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)));
-    bed.until("no timer is left", || bed.run("pgrep -f '^sleep 1217$'").is_empty());
+    bed.wait_for("no timer is left", || bed.run("pgrep -f '^sleep 1217$'").is_empty());
     let log = text(&jobs, &job, "benchmark.log").await;
     for node in 0..4 {
         assert!(log.contains(&format!("{node}: on n{}", node + 1)), "{log}");
@@ -96,7 +96,7 @@ async fn impossible_jobs_are_refused_with_slurms_reason() {
         };
         assert_eq!(refused.class, Class::Input, "{name}");
         assert!(refused.message.len() > 20, "{name}: {}", refused.message);
-        bed.until("the job is not in the queue", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+        bed.wait_for("the job is not in the queue", || bed.run(&format!("squeue -h -n {name}")).is_empty());
     }
 }
 

@@ -60,7 +60,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     jobs.submit(&job).await.unwrap();
     let end = ended(&jobs, &job).await;
     assert_eq!(end.state, "COMPLETED", "{}", bed.run("scontrol --oneliner show job | grep 'JobName=twice '"));
-    bed.until("no job of the name remains", || bed.run("squeue -h -n twice").is_empty());
+    bed.wait_for("no job of the name remains", || bed.run("squeue -h -n twice").is_empty());
     assert_eq!((bed.numbers("twice").len(), bed.begun("twice")), (2, 4));
 
     // Both copies of the job start; the claim lets only one run the benchmark.
@@ -71,7 +71,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
         "cd / && sbatch --parsable -N4 --job-name=both --partition=main --output=/dev/null \"{}\"",
         script.display().to_string().replace('$', "\\$").replace('"', "\\\"")
     ));
-    bed.until("both have ended", || bed.run("squeue -h -n both").is_empty());
+    bed.wait_for("both have ended", || bed.run("squeue -h -n both").is_empty());
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
     assert_eq!((bed.numbers("both").len(), bed.begun("both")), (2, 4));
     assert_eq!(
@@ -147,7 +147,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
-        bed.until("no job of the name remains", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+        bed.wait_for("no job of the name remains", || bed.run(&format!("squeue -h -n {name}")).is_empty());
         assert_eq!(bed.begun(&name), 4, "moment {moment}: {:?}", bed.numbers(&name));
     }
     assert!(cut_first >= 8, "expected at least 8 of 16 submissions to be interrupted, found {cut_first}");
@@ -166,7 +166,7 @@ async fn a_cancel_before_its_submission_prevents_the_job() {
         bed.jobs().cancel(&job.cluster, &name).await.unwrap();
         _ = submission.await;
         assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED");
-        bed.until("no job of the name remains", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+        bed.wait_for("no job of the name remains", || bed.run(&format!("squeue -h -n {name}")).is_empty());
     }
 }
 
@@ -177,15 +177,15 @@ async fn the_result_is_known_after_the_controller_purged_the_job() {
     let (good, bad) = (counting(&bed, "forgotten-good"), bed.job("forgotten-bad", "exit 9"));
     for job in [&good, &bad] {
         bed.jobs().submit(job).await.unwrap();
-        bed.until("the job has recorded its end", || bed.folder(&job.name).join("end.json").exists());
+        bed.wait_for("the job has recorded its end", || bed.folder(&job.name).join("end.json").exists());
     }
-    bed.until("no job is left in the queue", || bed.run("squeue -h").is_empty());
+    bed.wait_for("no job is left in the queue", || bed.run("squeue -h").is_empty());
     // The controller reports ended jobs to the accounting with a delay. If it is killed before that, the jobs stay
     // open, and the next controller closes them as CANCELLED.
     if bed.run("scontrol show config").contains("accounting_storage/slurmdbd") {
         for (job, state) in [(&good, "COMPLETED"), (&bad, "FAILED")] {
             let recorded = format!("sacct -n -X -P -o state --name={}", job.name);
-            bed.until("the accounting records the end of the job", || bed.run(&recorded).contains(state));
+            bed.wait_for("the accounting records the end of the job", || bed.run(&recorded).contains(state));
         }
     }
     bed.kill("slurmctld");
