@@ -26,7 +26,7 @@ use crate::{
     methods::permission,
     outcomes,
     plan::PROJECT,
-    scenario::until,
+    scenario::wait_for,
     tokens::{GCLOUD, GOOGLE},
 };
 
@@ -204,7 +204,7 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<Examples
         skipped.push("the examples of gcloud, an offered cluster, Python and Go, because gcloud is missing");
     }
     let count = before + executed.len();
-    let states = until(rehearsal, "the runs of the examples are closed", PATIENCE, async || {
+    let states = wait_for(rehearsal, "the runs of the examples are closed", PATIENCE, async || {
         outcomes::closed(rehearsal, &ledger, count).await
     })
     .await?;

@@ -10,7 +10,7 @@ use crate::{
     fixtures::{FixtureCluster, FixtureFiles, FixtureImage, ON_PUSH},
     outcomes::{self, Requested},
     requests::{message, push},
-    scenario::until,
+    scenario::wait_for,
 };
 
 const PUSHES: usize = 40;
@@ -62,7 +62,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
         stream::iter(pushes).buffer_unordered(2 * PUSHES).collect().await;
     let refused: usize = pushes.into_iter().sum::<Result<usize, Failed>>()?;
     let accepted = started.elapsed().as_secs_f64();
-    let closed = until(rehearsal, "all runs are closed", PATIENCE, async || {
+    let closed = wait_for(rehearsal, "all runs are closed", PATIENCE, async || {
         outcomes::closed(rehearsal, &ledger, requested.count()).await
     })
     .await;

@@ -19,7 +19,7 @@ use crate::{
     fixtures::MEASUREMENTS,
     plan::PROJECT,
     requests::commit,
-    scenario::until,
+    scenario::wait_for,
 };
 
 #[derive(Default)]
@@ -170,7 +170,7 @@ async fn wait_for_effects(
         }
         left
     };
-    let outcome = until(rehearsal, "all messages are handled", patience, async || {
+    let outcome = wait_for(rehearsal, "all messages are handled", patience, async || {
         replies.extend(rehearsal.broker.drain(&listening));
         let ended = replies.iter().filter_map(ended).collect::<BTreeSet<_>>();
         let rows = rehearsal.bigquery.count(&format!("{PROJECT}.burnin.verdicts"), &["run"])?;

@@ -30,7 +30,7 @@ const QUICK: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until `done` returns a value; fails early at the first denial.
-pub async fn until<T>(
+pub async fn wait_for<T>(
     rehearsal: &Rehearsal,
     what: &str,
     patience: Duration,
@@ -133,12 +133,12 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     notes.push(format!("{} runs reached their verdicts", ended.len()));
     check_rows(rehearsal, &ended)?;
     let failed = ended["by-schedule"]["run"].as_str().unwrap_or_default().to_owned();
-    until(rehearsal, "the notice of the failed run", patience, async || {
+    wait_for(rehearsal, "the notice of the failed run", patience, async || {
         Ok(rehearsal.receiver.has(&failed).then_some(()))
     })
     .await?;
     let pushed = format!("acme/images/{}", commit(0));
-    until(rehearsal, "the status success on the pushed commit", patience, async || {
+    wait_for(rehearsal, "the status success on the pushed commit", patience, async || {
         Ok((rehearsal.receiver.states(&pushed).last().map(String::as_str) == Some("success")).then_some(()))
     })
     .await?;
@@ -147,7 +147,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
         return Err(format!("{pushed}: expected the status pending first, found {states:?}"));
     }
     let mut ends = 0;
-    until(rehearsal, "the reply with the end of the requested run", patience, async || {
+    wait_for(rehearsal, "the reply with the end of the requested run", patience, async || {
         let replies = rehearsal.broker.drain(&replies);
         ends += replies
             .iter()
@@ -158,7 +158,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<Stri
     .await?;
     let bucket = rehearsal.plan.bucket("artefacts");
     let hints = ["open/", "requests/open/", "clusters/open/", "notices/open/"];
-    until(rehearsal, "hints are removed", patience, async || {
+    wait_for(rehearsal, "hints are removed", patience, async || {
         let left = rehearsal
             .storage
             .names(&bucket)
@@ -369,7 +369,7 @@ async fn dead_letters(rehearsal: &Rehearsal, patience: Duration) -> Result<usize
         rehearsal.broker.put(&subscription.id, message);
     }
     let mut sources = BTreeSet::new();
-    until(rehearsal, "dead letters are forwarded", patience, async || {
+    wait_for(rehearsal, "dead letters are forwarded", patience, async || {
         for letter in rehearsal.broker.drain(&dead) {
             sources.extend(letter.attributes.get("CloudPubSubDeadLetterSourceSubscription").cloned());
         }
