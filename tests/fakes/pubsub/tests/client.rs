@@ -91,7 +91,7 @@ async fn publish(address: &Address, cluster: &str) -> Result<String, String> {
     publisher.publish(message).await.map_err(|error| format!("{error:?}"))
 }
 
-async fn within<T>(what: impl Fn() -> Option<T>) -> T {
+async fn wait_for<T>(what: impl Fn() -> Option<T>) -> T {
     for _ in 0..400 {
         if let Some(found) = what() {
             return found;
@@ -119,7 +119,7 @@ async fn filtered_messages_are_redelivered_until_the_client_acknowledges_them() 
     receipt.nack();
     let (_, receipt) = stream.next().await.unwrap().unwrap();
     receipt.ack();
-    within(|| (broker.backlog("projects/p/subscriptions/s") == 0).then_some(())).await;
+    wait_for(|| (broker.backlog("projects/p/subscriptions/s") == 0).then_some(())).await;
 }
 
 #[tokio::test]
@@ -162,8 +162,8 @@ async fn a_rejected_message_is_pushed_again_and_finally_forwarded_if_the_agent_h
         broker.subscribe(subscription("dead", DEAD));
         broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
         let wanted = if forwarded == 1 { 3 } else { 5 };
-        within(|| (endpoint.1.lock().unwrap().len() >= wanted).then_some(())).await;
-        within(|| (broker.backlog("projects/p/subscriptions/dead") == forwarded).then_some(())).await;
+        wait_for(|| (endpoint.1.lock().unwrap().len() >= wanted).then_some(())).await;
+        wait_for(|| (broker.backlog("projects/p/subscriptions/dead") == forwarded).then_some(())).await;
         assert_eq!(endpoint.1.lock().unwrap()[..3], [1, 2, 3]);
     }
 }
@@ -178,10 +178,10 @@ async fn a_message_is_delivered_again_at_its_deadline_while_its_first_delivery_i
         ..subscription("push", TOPIC)
     });
     broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
-    within(|| (broker.backlog("projects/p/subscriptions/push") == 0).then_some(())).await;
+    wait_for(|| (broker.backlog("projects/p/subscriptions/push") == 0).then_some(())).await;
     let counts = || (endpoint.0.load(SeqCst), endpoint.1.load(SeqCst));
     assert_eq!(counts(), (2, 1), "the second delivery is acknowledged before the first ends");
-    within(|| (counts() == (2, 2)).then_some(())).await;
+    wait_for(|| (counts() == (2, 2)).then_some(())).await;
 
     broker.shorten_deadlines(1, Duration::from_millis(1));
     let endpoint = Arc::new(Slow::default());
@@ -190,7 +190,7 @@ async fn a_message_is_delivered_again_at_its_deadline_while_its_first_delivery_i
         ..subscription("late", TOPIC)
     });
     broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
-    within(|| (broker.backlog("projects/p/subscriptions/late") == 0).then_some(())).await;
+    wait_for(|| (broker.backlog("projects/p/subscriptions/late") == 0).then_some(())).await;
     assert_eq!(endpoint.0.load(SeqCst), 2, "only the first delivery has the short deadline");
 }
 
@@ -211,7 +211,7 @@ async fn a_late_acknowledgement_has_no_effect() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(broker.backlog("projects/p/subscriptions/s"), 1);
     second.ack();
-    within(|| (broker.backlog("projects/p/subscriptions/s") == 0).then_some(())).await;
+    wait_for(|| (broker.backlog("projects/p/subscriptions/s") == 0).then_some(())).await;
 }
 
 #[tokio::test]
@@ -228,7 +228,7 @@ async fn the_number_of_deliveries_before_a_dead_letter_is_approximate_and_some_a
     for _ in 0..MESSAGES {
         broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
     }
-    within(|| (broker.backlog("projects/p/subscriptions/push") == 0).then_some(())).await;
+    wait_for(|| (broker.backlog("projects/p/subscriptions/push") == 0).then_some(())).await;
     // A third of the messages is delivered 5 times, a third 6 times and a third 7 times; a quarter is forwarded twice.
     assert_eq!(endpoint.1.lock().unwrap().len(), MESSAGES / 3 * (5 + 6 + 7));
     assert_eq!(broker.backlog("projects/p/subscriptions/dead"), MESSAGES + MESSAGES / 4);
@@ -247,8 +247,8 @@ async fn a_message_is_in_the_backlog_until_it_is_acknowledged_even_between_deliv
     for _ in 0..2 {
         broker.publish(TOPIC, pubsub_standin::PubsubMessage::default());
     }
-    within(|| (broker.backlog(accepting) == 0).then_some(())).await;
+    wait_for(|| (broker.backlog(accepting) == 0).then_some(())).await;
     assert_eq!(endpoints[1].1.lock().unwrap().len(), 3, "the second message is delivered twice");
-    within(|| (endpoints[0].1.lock().unwrap().len() > 6).then_some(())).await;
+    wait_for(|| (endpoints[0].1.lock().unwrap().len() > 6).then_some(())).await;
     assert_eq!(broker.backlog(failing), 3);
 }
