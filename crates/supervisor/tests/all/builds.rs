@@ -2,7 +2,7 @@
 
 use std::{fs, thread};
 
-use crate::support::{TestMachine, kill, runs, wait};
+use crate::support::{TestMachine, kill, runs, wait_for};
 use cloudbuild::BuildStatus;
 use supervisor::BuildState;
 
@@ -50,7 +50,7 @@ fn a_build_with_a_killed_supervisor_is_lost_and_its_orphans_are_ended() {
         .unwrap();
     let (step, child) = (bed.pid("step"), bed.pid("child"));
     kill(bed.supervisor("b"));
-    wait("the loss to be reported", || {
+    wait_for("the loss to be reported", || {
         matches!(bed.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
     });
     assert!(runs(step) && runs(child), "the step is still running");
@@ -75,7 +75,7 @@ fn steps_of_a_lost_build_are_ended_even_with_unrecorded_groups() {
         .unwrap();
     let hidden = bed.pid("hidden");
     kill(bed.supervisor("b"));
-    wait("the loss to be reported", || {
+    wait_for("the loss to be reported", || {
         matches!(bed.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
     });
     fs::remove_dir_all(bed.builds.folder("b").join("groups")).ok();
@@ -90,7 +90,7 @@ fn a_lost_build_is_not_restarted() {
     bed.builds.start("b", &request).unwrap();
     let step = bed.pid("step");
     kill(bed.supervisor("b"));
-    wait("the loss to be reported", || {
+    wait_for("the loss to be reported", || {
         matches!(bed.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
     });
     // Neither another start nor a late concurrent supervisor restarts the build.
@@ -98,7 +98,7 @@ fn a_lost_build_is_not_restarted() {
     let program = crate::support::program().0;
     let mut late = std::process::Command::new(&program[0]);
     let mut late = late.args(&program[1..]).arg("build").arg(bed.builds.folder("b")).spawn().unwrap();
-    assert!(wait("the late supervisor to end", || late.try_wait().unwrap()).success());
+    assert!(wait_for("the late supervisor to end", || late.try_wait().unwrap()).success());
     assert!(matches!(bed.builds.poll("b").unwrap(), BuildState::Lost));
     assert_eq!(bed.text("counter"), "ran\n", "two steps in one workspace would conflict");
     bed.builds.record_end("b", BuildStatus::InternalError, "the supervisor ended").unwrap();
@@ -153,7 +153,7 @@ fn cancelling_a_lost_build_ends_its_orphans() {
     bed.builds.start("b", &bed.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
     let step = bed.pid("step");
     kill(bed.supervisor("b"));
-    wait("the loss to be reported", || {
+    wait_for("the loss to be reported", || {
         matches!(bed.builds.poll("b").unwrap(), BuildState::Lost).then_some(())
     });
     bed.builds.cancel("b").unwrap();

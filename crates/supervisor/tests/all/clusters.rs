@@ -2,7 +2,7 @@
 
 use std::{fs, io::ErrorKind, thread};
 
-use crate::support::{TestMachine, cluster_request, ended, kill, now, output, runs, wait};
+use crate::support::{TestMachine, cluster_request, ended, kill, now, output, runs, wait_for};
 use model::{Span, Timestamp};
 use supervisor::{ClusterState, JobFolder, JobRequest, JobState};
 
@@ -40,7 +40,7 @@ fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
     jobs.submit("j", &bed.job("echo $$ > $WORLD/rank-$BURNIN_RANK; exec sleep 300")).unwrap();
     let (zero, one) = (bed.pid("rank-0"), bed.pid("rank-1"));
     kill(bed.node("c", "node-1"));
-    let why = wait("the loss to be reported", || match bed.clusters.poll("c").unwrap() {
+    let why = wait_for("the loss to be reported", || match bed.clusters.poll("c").unwrap() {
         ClusterState::Broken { why } => Some(why),
         _ => None,
     });
@@ -87,7 +87,7 @@ fn remaining_processes_end_with_their_leader() {
     jobs.submit("j", &bed.job("sleep 300 & echo $! > $WORLD/child")).unwrap();
     let child = bed.pid("child");
     assert_eq!(ended(&jobs, "j").state, "COMPLETED");
-    wait("the child to end", || (!runs(child)).then_some(()));
+    wait_for("the child to end", || (!runs(child)).then_some(()));
 }
 
 #[test]
@@ -306,10 +306,10 @@ fn a_cluster_can_be_released_while_it_starts() {
         let name = format!("c{number}");
         bed.clusters.create(&name, &cluster_request(2, now() + Span::from_secs(30))).unwrap();
         // The release fails while a node is starting; callers retry it.
-        wait("the cluster to be deleted", || bed.clusters.delete(&name, now).ok());
+        wait_for("the cluster to be deleted", || bed.clusters.delete(&name, now).ok());
         let folder = bed.path("clusters").join(&name);
         let mark = [b"BURNIN_CLUSTER=", folder.to_str().unwrap().as_bytes()].concat();
-        wait("every node to end", || {
+        wait_for("every node to end", || {
             let processes = fs::read_dir("/proc").unwrap().flatten();
             let left = processes.filter(|process| {
                 let environment = fs::read(process.path().join("environ")).unwrap_or_default();
@@ -335,7 +335,7 @@ fn an_expired_cluster_ends_by_itself() {
     let all = [nodes, ranks, children, hidden].concat();
     assert!(all.iter().all(|pid| runs(*pid)));
     // From here on the test makes no calls until all processes have ended.
-    wait("all processes to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
+    wait_for("all processes to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
     assert!(matches!(bed.clusters.poll("c").unwrap(), ClusterState::Broken { .. }));
     bed.clusters.delete("c", now).unwrap();
 }
@@ -348,8 +348,8 @@ fn a_failed_node_ends_its_processes() {
     let rank = bed.pid("rank");
     fs::create_dir_all(bed.path("clusters/c/jobs/j/exits")).unwrap();
     fs::write(bed.path("clusters/c/jobs/j/exits/someone.json"), "the exit cannot be written").unwrap();
-    wait("the process to end", || (!runs(rank)).then_some(()));
-    wait("the loss to be reported", || {
+    wait_for("the process to end", || (!runs(rank)).then_some(()));
+    wait_for("the loss to be reported", || {
         (jobs.poll("j").unwrap() == JobState::NodeFail { node: "node-0".into() }).then_some(())
     });
 }

@@ -29,7 +29,7 @@ pub fn now() -> Timestamp {
 }
 
 /// Polls until a value is available.
-pub fn wait<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         if let Some(seen) = condition() {
@@ -52,7 +52,7 @@ pub fn kill(pid: i32) {
 
 /// Waits for the process whose command line ends with these arguments, and returns its id.
 pub fn process_with(arguments: &[&str]) -> i32 {
-    wait(&format!("a process started with {arguments:?}"), || {
+    wait_for(&format!("a process started with {arguments:?}"), || {
         let tail: Vec<u8> = arguments.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect();
         let processes = fs::read_dir("/proc").unwrap().flatten();
         processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|pid: &i32| {
@@ -89,7 +89,7 @@ impl TestMachine {
 
     /// Waits for the process id that a script writes into a file.
     pub fn pid(&self, name: &str) -> i32 {
-        wait(name, || fs::read_to_string(self.path(name)).ok()?.strip_suffix('\n')?.parse().ok())
+        wait_for(name, || fs::read_to_string(self.path(name)).ok()?.strip_suffix('\n')?.parse().ok())
     }
 
     pub fn text(&self, name: &str) -> String {
@@ -111,7 +111,7 @@ impl TestMachine {
     }
 
     pub fn outcome(&self, build: &str) -> BuildOutcome {
-        wait("the build to end", || match self.builds.poll(build).unwrap() {
+        wait_for("the build to end", || match self.builds.poll(build).unwrap() {
             BuildState::Ended(outcome) => Some(outcome),
             BuildState::Working => None,
             other => panic!("{build}: {other:?}"),
@@ -134,7 +134,7 @@ impl TestMachine {
 
     pub fn cluster_until(&self, name: &str, nodes: usize, expires_at: Timestamp) -> JobFolder {
         self.clusters.create(name, &cluster_request(nodes, expires_at)).unwrap();
-        let cluster = wait("the cluster to become ready", || match self.clusters.poll(name).unwrap() {
+        let cluster = wait_for("the cluster to become ready", || match self.clusters.poll(name).unwrap() {
             ClusterState::Ready(cluster) => Some(cluster),
             ClusterState::Starting => None,
             other => panic!("{name}: {other:?}"),
@@ -161,7 +161,7 @@ impl Drop for TestMachine {
         for build in fs::read_dir(self.path("builds")).into_iter().flatten().flatten() {
             let name = build.file_name().into_string().unwrap();
             self.builds.cancel(&name).ok();
-            wait("the build to end", || {
+            wait_for("the build to end", || {
                 (!matches!(self.builds.poll(&name), Ok(BuildState::Working))).then_some(())
             });
         }
@@ -177,7 +177,7 @@ pub fn cluster_request(nodes: usize, expires_at: Timestamp) -> ClusterRequest {
 }
 
 pub fn ended(jobs: &JobFolder, name: &str) -> JobEnd {
-    wait("the job to end", || match jobs.poll(name).unwrap() {
+    wait_for("the job to end", || match jobs.poll(name).unwrap() {
         JobState::Ended(end) => Some(end),
         JobState::Running => None,
         other => panic!("{name}: {other:?}"),
