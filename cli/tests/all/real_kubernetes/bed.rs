@@ -31,7 +31,7 @@ impl KubernetesBed {
         let bed = Self { folder, data: tempfile::tempdir().unwrap() };
         // Deletes the objects that a failed test left.
         bed.kubectl("delete jobsets --all -n burnin --cascade=foreground");
-        bed.wait_for("the bed is empty", || bed.left().is_empty());
+        bed.wait_for("the bed is empty", || bed.remaining_objects().is_empty());
         bed
     }
 
@@ -166,7 +166,7 @@ impl KubernetesBed {
     }
 
     /// All objects in the namespace that a job may leave.
-    pub fn left(&self) -> String {
+    pub fn remaining_objects(&self) -> String {
         self.kubectl("get jobsets,jobs,pods,services,secrets,pvc,workloads -n burnin -o name")
     }
 
@@ -189,7 +189,11 @@ impl KubernetesBed {
     pub fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let start = Instant::now();
         while !holds() {
-            assert!(start.elapsed() < Duration::from_secs(120), "timeout: {what}; {}", self.left());
+            assert!(
+                start.elapsed() < Duration::from_secs(120),
+                "timeout: {what}; {}",
+                self.remaining_objects()
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -201,7 +205,7 @@ impl KubernetesBed {
         for expected in [code].iter().chain(words) {
             assert!(text.contains(expected), "{expected} is not in {text}");
         }
-        self.wait_for("no object is left", || self.left().is_empty());
+        self.wait_for("no object is left", || self.remaining_objects().is_empty());
     }
 }
 

@@ -48,7 +48,7 @@ fn one_process_on_each_node_collects_evidence_that_is_judged() {
     assert!(finding.contains("ECC_UNCORRECTABLE") && finding.contains("rose from 0 to 3"), "{finding}");
     let suspect = &bed.document(&["show", "latest"])["suspects"][0];
     assert_eq!((&suspect["host"], &suspect["gpu"]), (&"n3".into(), &1.into()), "{suspect}");
-    assert_eq!(bed.left(), "", "after the end of the run");
+    assert_eq!(bed.remaining_objects(), "", "after the end of the run");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn mpirun_starts_one_probe_on_each_node() {
     }
     let unchanged = reason(&bed, "HARDWARE_UNCHANGED");
     assert!(unchanged.contains("2 nodes and 4 GPUs"), "{unchanged}");
-    assert_eq!(bed.left(), "", "after the end of the run");
+    assert_eq!(bed.remaining_objects(), "", "after the end of the run");
 }
 
 /// dmesg needs the capability CAP_SYSLOG where `kernel.dmesg_restrict` is set (Linux, `Documentation/admin-guide/sysctl/kernel.rst`), and a
@@ -88,5 +88,5 @@ fn a_kernel_log_that_a_pod_must_not_read_is_missing_evidence() {
         );
         assert!(missing.contains(&refused), "{missing}");
     }
-    assert_eq!(bed.left(), "", "after the end of the run");
+    assert_eq!(bed.remaining_objects(), "", "after the end of the run");
 }

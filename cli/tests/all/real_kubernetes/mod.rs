@@ -21,7 +21,7 @@ fn a_run_with_queue_and_topology_passes_and_leaves_no_objects() {
     passed(&output);
     let log = bed.kept("benchmark.log");
     assert!(log.contains("DNS resolves every pod name") && log.contains("Avg bus bandwidth"), "{log}");
-    assert_eq!(bed.left(), "", "after the end of the run");
+    assert_eq!(bed.remaining_objects(), "", "after the end of the run");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn mpirun_ranks_use_the_network_plugin() {
     for expected in ["pod 1 answers: ", "Using network gIB", "Rank 15 ", "Avg bus bandwidth"] {
         assert!(log.contains(expected), "{expected} is not in {log}");
     }
-    assert_eq!(bed.left(), "", "after the end of the run");
+    assert_eq!(bed.remaining_objects(), "", "after the end of the run");
     // The same run on named nodes of two blocks: each pod has its own job, and the first pod decides the result.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
     let text = std::fs::read_to_string(folder.join("mpi.yaml")).unwrap();
@@ -45,13 +45,13 @@ fn mpirun_ranks_use_the_network_plugin() {
     passed(&bed.mpi("gib", &bed.data.path().join("far.yaml")));
     let nodes: String = bed.kept("nodes.json").split_whitespace().collect();
     assert!(nodes.contains(r#"["n1","n3"]"#), "{nodes}");
-    assert_eq!(bed.left(), "", "after the end of the run");
+    assert_eq!(bed.remaining_objects(), "", "after the end of the run");
     // A plugin that makes NCCL use sockets instead of the fast network; all other settings are equal.
     let output = bed.mpi("gib-sockets", near);
     assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     let judged = bed.kept("verdict.json");
     assert!(judged.contains("WRONG_NETWORK"), "{judged}");
-    assert_eq!(bed.left(), "", "after the end of the run");
+    assert_eq!(bed.remaining_objects(), "", "after the end of the run");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
     up.follow(&run);
     let shown = up.get(&format!("/api/v1/runs/{run}"));
     assert_eq!(shown["verdict"], "pass", "{shown}");
-    bed.wait_for("no object is left", || bed.left().is_empty());
+    bed.wait_for("no object is left", || bed.remaining_objects().is_empty());
     up.end("-TERM");
 }
 
@@ -86,7 +86,7 @@ fn output_rotated_by_the_kubelet_is_complete() {
         let mut numbers = log.lines().filter_map(|line| line.strip_prefix("line ")?.split(' ').next());
         assert!((0..60_000).all(|n| numbers.next() == Some(&n.to_string())) && numbers.next().is_none());
     }
-    assert_eq!(bed.left(), "", "after the end of the run");
+    assert_eq!(bed.remaining_objects(), "", "after the end of the run");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_container_out_of_memory_is_reported() {
         bed.burnin(&["memory_mib=12"]).args(["--set", "benchmark.workload.max_bytes=64M"]).output().unwrap();
     let text = printed(&output);
     assert!(text.contains("OUT_OF_MEMORY") && text.contains("137"), "{text}");
-    bed.wait_for("no object is left", || bed.left().is_empty());
+    bed.wait_for("no object is left", || bed.remaining_objects().is_empty());
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn cancelling_a_run_deletes_its_pods() {
         assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
     });
     assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
-    bed.wait_for("no object is left", || bed.left().is_empty());
+    bed.wait_for("no object is left", || bed.remaining_objects().is_empty());
 }
 
 #[test]
@@ -213,5 +213,5 @@ fn a_killed_run_resumes_with_the_same_pods() {
     let document: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", printed(&output)));
     assert_eq!(document["conclusion"], "completed", "{}", printed(&output));
-    assert_eq!(bed.left(), "");
+    assert_eq!(bed.remaining_objects(), "");
 }

@@ -113,5 +113,5 @@ fn a_slow_node_is_drained_re_tested_and_returned() {
     passed(&output);
     assert!(printed(&output).contains("applied"), "{}", printed(&output));
     assert_eq!((drained(&bed, "n2"), state(&bed, "n2")), (None, "returned".to_owned()));
-    assert_eq!(bed.left(), "", "after the end of the runs");
+    assert_eq!(bed.remaining_objects(), "", "after the end of the runs");
 }

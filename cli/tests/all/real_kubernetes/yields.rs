@@ -82,7 +82,7 @@ fn yielded(bed: &KubernetesBed, output: &Output, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "{word} is not in {text}");
     }
-    bed.wait_for("no object is left", || bed.left().is_empty());
+    bed.wait_for("no object is left", || bed.remaining_objects().is_empty());
 }
 
 #[test]
