@@ -75,7 +75,7 @@ impl RealCluster {
     }
 
     /// All objects in the namespace that a job may have left.
-    fn left(&self) -> String {
+    fn remaining_objects(&self) -> String {
         self.kubectl("get jobsets,jobs,pods,services,secrets,pvc -n burnin -o name")
     }
 }
@@ -92,7 +92,7 @@ async fn jobs_on_a_real_api_server_conform() {
         })
         .await;
     }
-    assert_eq!(real.left(), "");
+    assert_eq!(real.remaining_objects(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +135,7 @@ async fn every_manifest_is_accepted_by_jobset() {
         real.jobs().release(&job.cluster, "everything").await.is_ok()
     })
     .await;
-    assert_eq!(real.left(), "");
+    assert_eq!(real.remaining_objects(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +173,7 @@ async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
         })
         .await;
         real.jobs().submit(&job).await.unwrap();
-        assert_eq!(real.left(), "", "the job is not started again");
+        assert_eq!(real.remaining_objects(), "", "the job is not started again");
         ended_well += u32::from(!cut);
         if ended_well == 2 {
             break;
@@ -303,5 +303,5 @@ async fn only_the_lowest_priority_class_yields() {
         real.jobs().release(&job.cluster, "idle").await.is_ok()
     })
     .await;
-    assert_eq!(real.left(), "");
+    assert_eq!(real.remaining_objects(), "");
 }
