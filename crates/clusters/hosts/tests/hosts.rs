@@ -67,7 +67,7 @@ impl HostsBed {
     }
 
     /// Processes of any job on the hosts and on this machine.
-    fn left(&self) -> String {
+    fn remaining_processes(&self) -> String {
         let find = "grep -lsaz ^BURNIN_JOB= /proc/[0-9]*/environ | cut -d/ -f3";
         let hosts = ["h1", "h2", "h3", "h4"].map(|host| self.on(host, find));
         let here = self.run(&format!(
@@ -157,7 +157,7 @@ async fn the_hosts_scheduler_conforms() {
     scheduler_conformance::scheduler(&jobs, &cluster, |name| job(name, &cluster, Some(&image))).await;
     let folder = bed.work.path().join("jobs/one/output");
     scheduler_conformance::folder(&jobs, &cluster, "one", &folder).await;
-    assert_eq!(bed.left(), "");
+    assert_eq!(bed.remaining_processes(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,7 +182,7 @@ async fn a_program_of_each_host_runs_without_mpi() {
     bed.wait_for("the job runs", || started().is_ok_and(|text| text.contains("started")));
     slow.cancel(&job.cluster, &job.name).await.unwrap();
     assert_eq!(ended(&slow, &job).await.state, "CANCELLED");
-    bed.wait_for("no process is left", || bed.left().is_empty());
+    bed.wait_for("no process is left", || bed.remaining_processes().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,7 +193,7 @@ async fn a_program_of_pairs_runs_on_both_hosts_of_each_pair() {
     let cluster = bed.cluster(&["h1", "h2", "h3"], &json!({"mpi": {"folder": "/no/mpi"}}));
     let of = |name: &str| job(name, &cluster, Some(&image));
     scheduler_conformance::program_of_each_pair(&jobs, &cluster, of).await;
-    assert_eq!(bed.left(), "");
+    assert_eq!(bed.remaining_processes(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -317,7 +317,9 @@ async fn a_host_lost_during_the_job_is_named_and_no_process_is_left() {
     );
     bed.run(&format!("{}/mend h2", bed.dir.display()));
     // The daemon on the lost host ends the rank when the connection to mpirun is lost.
-    bed.wait_for("no process is left", || bed.left().is_empty() || bed.on("h2", "pgrep -c orted") != "0");
+    bed.wait_for("no process is left", || {
+        bed.remaining_processes().is_empty() || bed.on("h2", "pgrep -c orted") != "0"
+    });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -333,10 +335,10 @@ async fn a_cancelled_job_leaves_no_process_on_any_host() {
     bed.wait_for("the ranks run", || {
         std::fs::read_to_string(&log).unwrap_or_default().matches("begun").count() == 2
     });
-    assert_ne!(bed.left(), "");
+    assert_ne!(bed.remaining_processes(), "");
     jobs.cancel(&job.cluster, &job.name).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "CANCELLED");
-    assert_eq!(bed.left(), "");
+    assert_eq!(bed.remaining_processes(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -369,7 +371,7 @@ async fn a_job_with_a_killed_launcher_is_lost_and_leaves_no_process() {
     bed.run(&format!("kill -KILL {}", claim.display().to_string().split('.').next().unwrap()));
     let (code, why) = lost(&jobs, &job).await;
     assert!(code == "LAUNCHER_LOST" && !why.contains("may still run"), "{code} {why}");
-    assert_eq!(bed.left(), "");
+    assert_eq!(bed.remaining_processes(), "");
     let mode = std::fs::metadata(folder.join("job.sh")).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o755);
 }
@@ -385,5 +387,5 @@ async fn the_time_limit_ends_a_job() {
     };
     jobs.submit(&job).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "TIMEOUT");
-    assert_eq!(bed.left(), "");
+    assert_eq!(bed.remaining_processes(), "");
 }
