@@ -3,7 +3,7 @@
 use crate::support::{TestProject, json, signal, wait_for};
 
 /// Kills the run when `until` returns true, and resumes it. `what` describes the condition.
-fn killed(what: &str, until: impl Fn(&TestProject) -> bool) {
+fn kill_and_resume(what: &str, until: impl Fn(&TestProject) -> bool) {
     let project = TestProject::new("sleep 0.3", "");
     let mut run = project.start();
     wait_for(what, || until(&project) || run.try_wait().unwrap().is_some());
@@ -39,7 +39,7 @@ macro_rules! killed_after {
     ($($name:ident: $records:literal;)*) => {
         $(#[test]
         fn $name() {
-            killed(stringify!($name), |project| project.records() >= $records);
+            kill_and_resume(stringify!($name), |project| project.records() >= $records);
         })*
     };
 }
@@ -60,22 +60,22 @@ killed_after! {
 
 #[test]
 fn a_kill_before_the_first_record_repeats_no_work() {
-    killed("the data folder", |project| project.data().join("locks").exists());
+    kill_and_resume("the data folder", |project| project.data().join("locks").exists());
 }
 
 #[test]
 fn a_kill_during_the_build_repeats_no_work() {
-    killed("the build", |project| project.path("counts/builds").exists());
+    kill_and_resume("the build", |project| project.path("counts/builds").exists());
 }
 
 #[test]
 fn a_kill_during_the_job_repeats_no_work() {
-    killed("a rank", |project| project.path("counts/rank-2").exists());
+    kill_and_resume("a rank", |project| project.path("counts/rank-2").exists());
 }
 
 #[test]
 fn a_kill_during_the_collection_repeats_no_work() {
-    killed("a stored log", |project| {
+    kill_and_resume("a stored log", |project| {
         project.records() >= 7 && project.data().join("artefacts").join(project.run()).join("logs").exists()
     });
 }
