@@ -3,7 +3,7 @@
 
 use std::{path::Path, process::Command};
 
-use crate::support::serving::Up;
+use crate::support::serving::ServerProcess;
 use kubernetes_standin::{Api, ControllerSettings, KubernetesControllers};
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
     command.arg("--data").arg(root.path().join("served")).args(["up", "--port", "0", "--workflows"]);
     command.arg(workflows).env("KUBECONFIG", &kubeconfig);
     let shown = tokio::task::spawn_blocking(move || {
-        let up = Up::new(command);
+        let up = ServerProcess::new(command);
         let run = up.begin("kubernetes-cpu", "first");
         up.follow(&run);
         (up.get(&format!("/api/v1/runs/{run}")), up)

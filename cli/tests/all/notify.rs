@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener};
 
-use crate::support::{TestProject, receiver::Receiver, serving::Up, wait_for};
+use crate::support::{TestProject, receiver::Receiver, serving::ServerProcess, wait_for};
 use serde_json::json;
 
 /// A project with a notifying workflow whose runs fail: no host reaches the floor.
@@ -76,7 +76,7 @@ fn a_failure_is_reported_if_the_earlier_failure_was_not_reported() {
     let before = project.run();
     let mut command = project.command(&["up", "--port", "0", "--workflows", "."]);
     command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url).env("BURNIN_CHANNEL_PAGER_KEY", "a key");
-    let up = Up::new(command);
+    let up = ServerProcess::new(command);
     wait_for("the notifier to start", || project.data().join("notices/since.json").exists());
     let run = up.begin("lab", "night");
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
@@ -98,7 +98,7 @@ fn a_failure_is_reported_if_the_earlier_failure_was_not_reported() {
 #[test]
 fn a_channel_without_an_address_is_an_error_at_each_notice() {
     let project = project();
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     let run = up.begin("lab", "1");
     up.follow(&run);
     let attempt = project.data().join(format!("notices/{run}/webhook-pager/said-1.json"));

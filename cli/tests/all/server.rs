@@ -7,7 +7,7 @@ use std::{
     process::Output,
 };
 
-use crate::support::{TestProject, serving::Up};
+use crate::support::{TestProject, serving::ServerProcess};
 use serde_json::{Value, json};
 
 fn text(bytes: &[u8]) -> String {
@@ -33,7 +33,7 @@ fn stages(stderr: &str) -> Vec<&str> {
 #[test]
 fn commands_on_a_server_behave_like_local_ones() {
     let project = TestProject::new("", "");
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     let url = format!("http://{}", up.address);
     let on_server = |arguments: &[&str]| ended(&project.burnin(&[&["--server", &url], arguments].concat()));
 
@@ -147,7 +147,7 @@ fn a_run_that_fails_on_a_server_has_the_stages_and_exit_code_of_a_local_run() {
     // One run has wrong data; in the other the benchmark does not start.
     for prelude in ["export BURNIN_FAULT=corrupt:1", "exit 7"] {
         let project = TestProject::new(prelude, ", attempts: 1");
-        let up = Up::of(&project);
+        let up = ServerProcess::of(&project);
         let url = format!("http://{}", up.address);
         let (status, _, stderr) = ended(&project.burnin(&["--server", &url, "run", "lab"]));
         let (status_here, _, stderr_here) = ended(&project.burnin(&["run", "w.yaml"]));
@@ -164,7 +164,7 @@ fn a_run_that_fails_on_a_server_has_the_stages_and_exit_code_of_a_local_run() {
 #[test]
 fn tokens_are_neither_sent_unencrypted_nor_printed() {
     let project = TestProject::new("", "");
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     let url = format!("http://{}", up.address);
     // Without the data folder of the server the command has no token.
     let mut command = project.command(&["--server", &url, "runs"]);
@@ -237,7 +237,7 @@ fn platform(server: &str, token: &str, valid: &'static str) -> String {
 #[test]
 fn expired_tokens_and_full_instances_do_not_interrupt_following_a_run() {
     let project = TestProject::new("", "");
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     let port = up.address.rsplit_once(':').unwrap().1;
     let header = fs::read_to_string(project.data().join(format!("host/up/{port}.header"))).unwrap();
     let url = platform(&up.address, header.trim().rsplit_once(' ').unwrap().1, "renewed");

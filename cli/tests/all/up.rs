@@ -2,7 +2,7 @@
 
 use std::{fs, io::BufRead, net::TcpStream, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use crate::support::{TestProject, receiver::Receiver, serving::Up, wait_for};
+use crate::support::{TestProject, receiver::Receiver, serving::ServerProcess, wait_for};
 use serde_json::{Value, json};
 
 #[test]
@@ -11,7 +11,7 @@ fn the_quickstart_requested_over_http_passes() {
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
     let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
     command.arg("--data").arg(folder.path()).args(["up", "--port", "0", "--workflows"]).arg(workflows);
-    let up = Up::new(command);
+    let up = ServerProcess::new(command);
     let run = up.begin("quickstart", "first");
     let entries = up.follow(&run);
     assert_eq!((entries.len(), entries.last().map(String::as_str)), (22, Some("closed")), "{entries:?}");
@@ -83,7 +83,7 @@ fn a_push_is_validated_with_the_pushed_commit() {
 
     let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
     command.arg("--data").arg(path("data")).args(["up", "--port", "0", "--look", "200ms", "--workflows"]);
-    let up = Up::new({
+    let up = ServerProcess::new({
         command.arg(path("workflows"));
         command
     });
@@ -114,7 +114,7 @@ fn a_push_is_validated_with_the_pushed_commit() {
 #[test]
 fn only_the_user_who_started_the_server_is_admitted() {
     let project = TestProject::new("", "");
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     let port = up.address.rsplit_once(':').unwrap().1;
     let folder = project.data().join("host/up");
     let (header, link) = (folder.join(format!("{port}.header")), folder.join(format!("{port}.link")));
@@ -157,7 +157,7 @@ fn idle_connections_do_not_block_others() {
         .arg(program.get_program())
         .args(program.get_args());
     command.current_dir(project.folder.path());
-    let up = Up::new(command);
+    let up = ServerProcess::new(command);
     let held: Vec<_> = (0..150).map(|_| TcpStream::connect(&up.address).unwrap()).collect();
     for _ in 0..3 {
         assert_eq!(up.ask("GET", "/healthz", "", ""), (200, "ok".to_owned()));
@@ -171,7 +171,7 @@ fn idle_connections_do_not_block_others() {
 #[test]
 fn a_pinned_run_is_used_for_verdicts_and_can_be_unpinned() {
     let project = TestProject::new("", "");
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     let json = "Content-Type: application/json\r\n";
     let ask = |method: &str, query: &str, body: &str| {
         let (status, body) = up.ask(method, &format!("/api/v1/baselines/lab{query}"), json, body);
@@ -229,11 +229,11 @@ fn a_pinned_run_is_used_for_verdicts_and_can_be_unpinned() {
 #[test]
 fn a_killed_server_resumes_its_runs() {
     let project = TestProject::new("sleep 0.3", "");
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     let run = up.begin("lab", "k");
     wait_for("a rank", || project.path("counts/rank-2").exists());
     up.end("-KILL");
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     assert_eq!(up.begin("lab", "k"), run);
     up.follow(&run);
     project.assert_each_fact_once(1, "a killed server");
@@ -250,7 +250,7 @@ fn a_killed_server_resumes_its_runs() {
 fn a_request_survives_the_process_that_accepted_it() {
     let project = TestProject::new("", "");
     // The server was killed between the request and its first record: only the request exists.
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     let run = up.begin("lab", "k");
     up.end("-KILL");
     fs::remove_dir_all(project.data().join("ledger")).unwrap();
@@ -261,7 +261,7 @@ fn a_request_survives_the_process_that_accepted_it() {
         fs::read_dir(project.data().join("requests")).unwrap().flatten().find(|entry| entry.path().is_file());
     let request = request.unwrap().file_name().into_string().unwrap();
     fs::write(hint.join(&run), format!("requests/{request}")).unwrap();
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     wait_for("the request to be published again", || project.records() > 0);
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
     up.end("-TERM");
@@ -273,7 +273,7 @@ fn a_run_driven_by_another_process_is_cancelled_through_the_ledger() {
     let project = TestProject::new("sleep 30", "");
     let driving = project.start();
     wait_for("a rank", || project.path("counts/rank-2").exists());
-    let up = Up::of(&project);
+    let up = ServerProcess::of(&project);
     let run = project.run();
     let cancel = format!("/api/v1/runs/{run}/cancel");
     let (status, body) =
@@ -326,7 +326,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     };
     nightly("Europe/Zurch");
     project.write("nightly/bad.yaml", "name: bad\n");
-    let up = || Up::new(project.command(&["up", "--port", "0", "--workflows", "nightly"]));
+    let up = || ServerProcess::new(project.command(&["up", "--port", "0", "--workflows", "nightly"]));
     let server = up();
     let (_, page) = server.ask("GET", "/", "", "");
     for text in
@@ -415,7 +415,7 @@ fn a_failure_and_its_recovery_are_each_notified_once() {
         let mut command = project.command(&["up", "--port", "0", "--workflows", "."]);
         command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url);
         command.env("BURNIN_CHANNEL_PAGER_KEY", "a key of the receiver");
-        Up::new(command)
+        ServerProcess::new(command)
     };
     let decided = |run: &str| project.data().join("notices").join(run).join("ended.json").exists();
     let server = up();
@@ -467,7 +467,7 @@ fn a_host_without_certificates_performs_all_tasks_except_notices() {
     let mut command = project.command(&["up", "--port", "0", "--workflows", "."]);
     command.env("SSL_CERT_FILE", "/nonexistent").env("SSL_CERT_DIR", "/nonexistent");
     command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url).env("BURNIN_CHANNEL_PAGER_KEY", "k");
-    let server = Up::new(command);
+    let server = ServerProcess::new(command);
     let run = server.begin("lab", "1");
     assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
     let attempt = project.data().join("notices").join(&run).join("webhook-pager/said-1.json");

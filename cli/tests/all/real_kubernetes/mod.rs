@@ -11,7 +11,7 @@ use std::{path::Path, process::Command};
 use bed::{HANGS, KubernetesBed, MOST_OF_A_NODE, passed, printed};
 use serde_json::Value;
 
-use crate::support::{self, serving::Up};
+use crate::support::{self, serving::ServerProcess};
 
 #[test]
 #[ignore = "needs a Kubernetes cluster; start it with .ci/kubernetes.sh"]
@@ -64,7 +64,7 @@ fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
     command.arg("--data").arg(bed.data.path()).args(["up", "--port", "0", "--workflows"]).arg(workflows);
     command.env("KUBECONFIG", bed.folder.join("kubeconfig"));
-    let up = Up::new(command);
+    let up = ServerProcess::new(command);
     let run = up.begin("kubernetes-cpu", "first");
     up.follow(&run);
     let shown = up.get(&format!("/api/v1/runs/{run}"));

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use super::{TestProject, signal};
 
 /// A server on its own port.
-pub struct Up {
+pub struct ServerProcess {
     pub process: Child,
     pub address: String,
     /// The browser's cookie from the sign-in link, as a header.
     cookie: String,
 }
 
-impl Up {
+impl ServerProcess {
     pub fn new(mut command: Command) -> Self {
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
