@@ -20,14 +20,15 @@ fn the_quickstart_requested_over_http_passes() {
     assert_eq!(up.begin("quickstart", "first"), run, "the same key returns the same run");
     let logs = up.get(&format!("/api/v1/runs/{run}/logs"));
     let log = logs["files"][0]["name"].as_str().unwrap();
-    let (status, part) = up.ask("GET", &format!("/api/v1/runs/{run}/logs/{log}"), "Range: bytes=2-7\r\n", "");
+    let (status, part) =
+        up.send("GET", &format!("/api/v1/runs/{run}/logs/{log}"), "Range: bytes=2-7\r\n", "");
     assert_eq!((status, part.len()), (206, 6), "{part}");
-    let (status, page) = up.ask("GET", &format!("/api/v1/runs/{run}/report"), "", "");
+    let (status, page) = up.send("GET", &format!("/api/v1/runs/{run}/report"), "", "");
     assert!(status == 200 && page.contains("</html>"), "{page}");
     assert_eq!(up.get("/api/v1/runs?verdict=pass")["runs"][0]["run"], run.as_str());
-    let (status, index) = up.ask("GET", "/api", "", "");
+    let (status, index) = up.send("GET", "/api", "", "");
     assert!(status == 200 && index.contains("/api/v1/openapi.json"), "{index}");
-    let (status, page) = up.ask("GET", "/", "", "");
+    let (status, page) = up.send("GET", "/", "", "");
     assert!(status == 200 && page.contains(&format!("/runs/{run}")), "{page}");
     up.end("-TERM");
 }
@@ -160,7 +161,7 @@ fn idle_connections_do_not_block_others() {
     let up = ServerProcess::new(command);
     let held: Vec<_> = (0..150).map(|_| TcpStream::connect(&up.address).unwrap()).collect();
     for _ in 0..3 {
-        assert_eq!(up.ask("GET", "/healthz", "", ""), (200, "ok".to_owned()));
+        assert_eq!(up.send("GET", "/healthz", "", ""), (200, "ok".to_owned()));
     }
     let run = up.begin("lab", "k");
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
@@ -174,7 +175,7 @@ fn a_pinned_run_is_used_for_verdicts_and_can_be_unpinned() {
     let up = ServerProcess::of(&project);
     let json = "Content-Type: application/json\r\n";
     let ask = |method: &str, query: &str, body: &str| {
-        let (status, body) = up.ask(method, &format!("/api/v1/baselines/lab{query}"), json, body);
+        let (status, body) = up.send(method, &format!("/api/v1/baselines/lab{query}"), json, body);
         (status, serde_json::from_str::<Value>(&body).unwrap())
     };
     let first = up.begin("lab", "first");
@@ -277,7 +278,7 @@ fn a_run_driven_by_another_process_is_cancelled_through_the_ledger() {
     let run = project.run();
     let cancel = format!("/api/v1/runs/{run}/cancel");
     let (status, body) =
-        up.ask("POST", &cancel, "Content-Type: application/json\r\n", r#"{"reason":"enough"}"#);
+        up.send("POST", &cancel, "Content-Type: application/json\r\n", r#"{"reason":"enough"}"#);
     assert_eq!(status, 202, "{body}");
     let output = driving.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
@@ -328,7 +329,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     project.write("nightly/bad.yaml", "name: bad\n");
     let up = || ServerProcess::new(project.command(&["up", "--port", "0", "--workflows", "nightly"]));
     let server = up();
-    let (_, page) = server.ask("GET", "/", "", "");
+    let (_, page) = server.send("GET", "/", "", "");
     for text in
         ["nightly&#x2f;bad.yaml:1:1: has no effect", "nightly&#x2f;lab.yaml:14:33:", "the time zone `Europe"]
     {
@@ -356,7 +357,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
         changes.read_line(&mut line).is_ok() && line == "event: changed\n"
     });
     wait_for("the change to be reported", || server.get("/about")["workflows_broken"] == 2);
-    let (_, page) = server.ask("GET", "/", "", "");
+    let (_, page) = server.send("GET", "/", "", "");
     for text in [
         "<b>lab</b> has errors; its last valid version stays in use:",
         "<option value=\"lab\"",

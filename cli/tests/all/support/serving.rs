@@ -44,7 +44,7 @@ impl ServerProcess {
     }
 
     /// Sends a request with the credentials of the server's user.
-    pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+    pub fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         self.ask_as(&self.cookie, method, path, headers, body)
     }
 
@@ -80,7 +80,7 @@ impl ServerProcess {
     }
 
     pub fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask("GET", path, "", "");
+        let (status, body) = self.send("GET", path, "", "");
         assert_eq!(status, 200, "{path}: {body}");
         serde_json::from_str(&body).unwrap()
     }
@@ -88,7 +88,7 @@ impl ServerProcess {
     pub fn begin(&self, workflow: &str, key: &str) -> String {
         let headers = format!("Content-Type: application/json\r\nIdempotency-Key: {key}\r\n");
         let (status, body) =
-            self.ask("POST", "/api/v1/runs", &headers, &json!({"workflow": workflow}).to_string());
+            self.send("POST", "/api/v1/runs", &headers, &json!({"workflow": workflow}).to_string());
         assert_eq!(status, 202, "{body}");
         let begun: Value = serde_json::from_str(&body).unwrap();
         begun["run"].as_str().unwrap().to_owned()
@@ -99,7 +99,8 @@ impl ServerProcess {
         let mut steps: Vec<(u64, String)> = Vec::new();
         loop {
             let after = steps.last().map_or(0, |(seq, _)| *seq);
-            let (status, body) = self.ask("GET", &format!("/api/v1/runs/{run}/events?after={after}"), "", "");
+            let (status, body) =
+                self.send("GET", &format!("/api/v1/runs/{run}/events?after={after}"), "", "");
             assert_eq!(status, 200, "{body}");
             for line in body.lines().filter_map(|line| line.strip_prefix("data: ")) {
                 let step: Value = serde_json::from_str(line).unwrap();
