@@ -126,21 +126,21 @@ fn only_the_user_who_started_the_server_is_admitted() {
         r#"{"specversion":"1.0","type":"dev.burnin.cluster.offered.v1","source":"//x","id":"1","data":{}}"#;
     let structured = "Content-Type: application/cloudevents+json\r\n";
     for proof in ["", "Authorization: Bearer x\r\n"] {
-        assert_eq!(up.ask_as(proof, "POST", "/", structured, offer).0, 401);
+        assert_eq!(up.send_as(proof, "POST", "/", structured, offer).0, 401);
         for path in ["/", "/api/v1/runs", "/changes", "/about", "/assets/script.js"] {
-            assert_eq!(up.ask_as(proof, "GET", path, "", "").0, 401, "{path}");
+            assert_eq!(up.send_as(proof, "GET", path, "", "").0, 401, "{path}");
         }
-        assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
+        assert_eq!(up.send_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
     }
     assert!(!project.data().join("parked").exists(), "no part of the request is stored");
     // `curl -H @FILE` sends the header with this line end.
     let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
-    assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
+    assert_eq!(up.send_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
     // The link on standard output was used; the link file contains the next link.
     let next = fs::read_to_string(&link).unwrap();
     let next = next.trim().strip_prefix(&format!("http://{}", up.address)).unwrap();
-    assert_eq!(up.ask_as("", "GET", next, "", "").0, 200);
-    assert_eq!(up.ask_as("", "GET", next, "", "").0, 401, "once");
+    assert_eq!(up.send_as("", "GET", next, "", "").0, 200);
+    assert_eq!(up.send_as("", "GET", next, "", "").0, 401, "once");
     let stderr = up.end("-TERM");
     assert!(stderr.contains(&format!("curl -H @{}", header.display())), "{stderr}");
     assert!(stderr.contains("a browser signed in; the link for the next browser is in "), "{stderr}");

@@ -45,11 +45,11 @@ impl ServerProcess {
 
     /// Sends a request with the credentials of the server's user.
     pub fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
-        self.ask_as(&self.cookie, method, path, headers, body)
+        self.send_as(&self.cookie, method, path, headers, body)
     }
 
     /// Sends a request with this credential line; an empty line is omitted.
-    pub fn ask_as(&self, proof: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+    pub fn send_as(&self, proof: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let answer = self.exchange(method, path, &format!("{proof}{headers}"), body);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head[9..12].parse().unwrap(), body.to_owned())
