@@ -225,7 +225,7 @@ impl PeriodicTask for Sweep {
     }
 }
 
-async fn ask(method: &str, path: &str, periodic_task: Result<(), String>) -> (StatusCode, String) {
+async fn send(method: &str, path: &str, periodic_task: Result<(), String>) -> (StatusCode, String) {
     let periodic_tasks: Vec<Arc<dyn PeriodicTask>> = vec![Arc::new(Sweep(periodic_task))];
     let router = router(service(
         Arc::new(Answers(Disposition::Done)),
@@ -241,17 +241,17 @@ async fn ask(method: &str, path: &str, periodic_task: Result<(), String>) -> (St
 
 #[tokio::test]
 async fn a_failed_periodic_task_is_answered_with_503() {
-    assert_eq!(ask("POST", "/chores/sweep", Ok(())).await.0, StatusCode::NO_CONTENT);
-    assert_eq!(ask("POST", "/chores/sweep", Err("later".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(ask("POST", "/chores/sweep", Err("panic".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(ask("POST", "/chores/swoop", Ok(())).await.0, StatusCode::NOT_FOUND);
-    assert_eq!(ask("GET", "/chores/sweep", Ok(())).await.0, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(send("POST", "/chores/sweep", Ok(())).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(send("POST", "/chores/sweep", Err("later".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(send("POST", "/chores/sweep", Err("panic".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(send("POST", "/chores/swoop", Ok(())).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(send("GET", "/chores/sweep", Ok(())).await.0, StatusCode::METHOD_NOT_ALLOWED);
 }
 
 #[tokio::test]
 async fn about_returns_name_and_version() {
-    assert_eq!(ask("GET", "/healthz", Ok(())).await, (StatusCode::OK, "ok".to_owned()));
-    let (status, about) = ask("GET", "/about", Ok(())).await;
+    assert_eq!(send("GET", "/healthz", Ok(())).await, (StatusCode::OK, "ok".to_owned()));
+    let (status, about) = send("GET", "/about", Ok(())).await;
     let about: Value = serde_json::from_str(&about).unwrap();
     assert_eq!(status, StatusCode::OK);
     assert_eq!(
