@@ -63,7 +63,7 @@ impl TestServer {
         stream
     }
 
-    fn ask(&self, path: &str) -> String {
+    fn send(&self, path: &str) -> String {
         let mut stream = self.connect();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -152,7 +152,7 @@ fn idle_clients_do_not_block_others() {
         }
         held.push(stream);
     }
-    assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(server.send("/healthz").starts_with("HTTP/1.1 200"));
     assert_eq!(rest(held.remove(0)), "", "the connection with the longest wait was closed");
     server.end();
 }
@@ -162,7 +162,7 @@ fn idle_connections_use_at_most_64_kib_each_and_release_their_memory_when_closed
     let _alone = ALONE.lock();
     const IDLE: usize = 300;
     let server = TestServer::start(LIMITS);
-    assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(server.send("/healthz").starts_with("HTTP/1.1 200"));
     let before = HEAP.allocated();
     let mut held: Vec<_> = (0..IDLE).map(|_| server.connect()).collect();
     for (number, stream) in held.iter_mut().enumerate() {
@@ -179,7 +179,7 @@ fn idle_connections_use_at_most_64_kib_each_and_release_their_memory_when_closed
             }
         }
     }
-    assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(server.send("/healthz").starts_with("HTTP/1.1 200"));
     let each = (HEAP.allocated() - before) / IDLE;
     println!("{each} bytes per idle connection");
     assert!(each <= 64 << 10, "an idle connection uses {each} bytes");
