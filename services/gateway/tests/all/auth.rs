@@ -22,7 +22,7 @@ impl Authenticator for AcceptsAnyUser {
     }
 }
 
-async fn ask(bed: &GatewayBed, method: &str, path: &str, by: Option<&str>, body: &str) -> (u16, Value) {
+async fn send(bed: &GatewayBed, method: &str, path: &str, by: Option<&str>, body: &str) -> (u16, Value) {
     let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
     request = request.header("content-type", "application/json").header("idempotency-key", "k");
     if let Some(by) = by {
@@ -48,17 +48,17 @@ async fn unauthenticated_callers_are_refused_and_keys_are_per_caller() {
         ("POST", "/chores/schedule"),
         ("POST", "/"),
     ] {
-        assert_eq!(ask(&bed, method, path, None, request).await.0, 401, "{method} {path}");
+        assert_eq!(send(&bed, method, path, None, request).await.0, 401, "{method} {path}");
     }
     // A webhook needs a signature, and this request has no signature.
-    assert_eq!(ask(&bed, "POST", "/hooks/github", Some("a@x"), request).await.0, 401);
-    assert_eq!(ask(&bed, "GET", "/healthz", None, "").await.0, 200);
+    assert_eq!(send(&bed, "POST", "/hooks/github", Some("a@x"), request).await.0, 401);
+    assert_eq!(send(&bed, "GET", "/healthz", None, "").await.0, 200);
     assert!(bed.runs().await.is_empty());
-    let (status, a) = ask(&bed, "POST", "/api/v1/runs", Some("a@x"), request).await;
-    let (_, again) = ask(&bed, "POST", "/api/v1/runs", Some("a@x"), request).await;
-    let (_, b) = ask(&bed, "POST", "/api/v1/runs", Some("b@x"), request).await;
+    let (status, a) = send(&bed, "POST", "/api/v1/runs", Some("a@x"), request).await;
+    let (_, again) = send(&bed, "POST", "/api/v1/runs", Some("a@x"), request).await;
+    let (_, b) = send(&bed, "POST", "/api/v1/runs", Some("b@x"), request).await;
     assert_eq!((status, &a["run"]), (202, &again["run"]));
     assert_ne!(a["run"], b["run"], "keys of different callers are distinct");
-    let (_, shown) = ask(&bed, "GET", a["links"]["run"].as_str().unwrap(), Some("b@x"), "").await;
+    let (_, shown) = send(&bed, "GET", a["links"]["run"].as_str().unwrap(), Some("b@x"), "").await;
     assert_eq!(shown["trigger"]["by"], "a@x");
 }
