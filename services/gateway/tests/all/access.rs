@@ -38,7 +38,7 @@ async fn other_users_of_the_host_are_refused() {
     for (name, value) in &wrong {
         for (method, path) in PATHS {
             let headers = [(*name, value.as_str()), ("content-type", "application/cloudevents+json")];
-            let (status, headers, body) = bed.ask(method, path, &headers, &offer.to_string()).await;
+            let (status, headers, body) = bed.send(method, path, &headers, &offer.to_string()).await;
             assert_eq!(status, 401, "{method} {path} is admitted with {name}: {value}");
             assert_eq!(headers["www-authenticate"], "Bearer");
             assert!(body.contains("curl -H @.burnin/host/up/8080.header"), "{body}");
@@ -48,9 +48,9 @@ async fn other_users_of_the_host_are_refused() {
     assert!(bed.store.list("").await.unwrap().is_empty(), "refused requests store no object");
     // The health check and GitHub's signed webhook need no token.
     let anonymous = [("cookie", "")];
-    assert_eq!(bed.ask("GET", "/healthz", &anonymous, "").await.0, 200);
+    assert_eq!(bed.send("GET", "/healthz", &anonymous, "").await.0, 200);
     assert_eq!(
-        bed.ask("POST", "/hooks/github", &anonymous, "{}").await.0,
+        bed.send("POST", "/hooks/github", &anonymous, "{}").await.0,
         401,
         "the webhook is refused because its signature is missing"
     );
@@ -64,7 +64,7 @@ async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
     let path = |link: &str| link.strip_prefix("http://127.0.0.1:8080").unwrap().to_owned();
     let anonymous = [("cookie", ""), HTML];
     let first = path(&links()[0]);
-    let (status, headers, page) = bed.ask("GET", &first, &anonymous, "").await;
+    let (status, headers, page) = bed.send("GET", &first, &anonymous, "").await;
     assert_eq!(status, 200);
     assert!(page.contains(r#"<meta http-equiv="refresh" content="0;url=/">"#), "{page}");
     assert_eq!(
@@ -76,29 +76,29 @@ async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
     assert_eq!(attributes, "Path=/; HttpOnly; SameSite=Strict");
     assert!(!first.contains(pair.split_once('=').unwrap().1), "the link does not contain the cookie's value");
     let browser = [("cookie", pair), HTML];
-    assert_eq!(bed.ask("GET", "/", &browser, "").await.0, 200);
-    assert_eq!(bed.ask("GET", "/api/v1/runs", &browser, "").await.0, 200);
+    assert_eq!(bed.send("GET", "/", &browser, "").await.0, 200);
+    assert_eq!(bed.send("GET", "/api/v1/runs", &browser, "").await.0, 200);
     // Another user can no longer use the link; the browser that used it stays signed in.
-    let (status, headers, page) = bed.ask("GET", &first, &anonymous, "").await;
+    let (status, headers, page) = bed.send("GET", &first, &anonymous, "").await;
     assert_eq!(status, 401);
     assert!(page.contains("Not signed in") && !headers.contains_key("set-cookie"), "{page}");
-    let (status, headers, _) = bed.ask("GET", &first, &browser, "").await;
+    let (status, headers, _) = bed.send("GET", &first, &browser, "").await;
     assert!(status == 200 && !headers.contains_key("set-cookie"));
     let known = links();
     assert_eq!(known.len(), 2, "a new link is published for the next browser");
-    assert_eq!(bed.ask("GET", &path(&known[1]), &anonymous, "").await.0, 200);
+    assert_eq!(bed.send("GET", &path(&known[1]), &anonymous, "").await.0, 200);
     // Only a navigation to the first page signs a browser in.
     let third = path(&links()[2]);
-    assert_eq!(bed.ask("POST", &third, &anonymous, "").await.0, 401);
-    assert_eq!(bed.ask("GET", &third.replace("/?", "/api?"), &anonymous, "").await.0, 401);
-    assert_eq!(bed.ask("GET", "/?code=", &anonymous, "").await.0, 401);
+    assert_eq!(bed.send("POST", &third, &anonymous, "").await.0, 401);
+    assert_eq!(bed.send("GET", &third.replace("/?", "/api?"), &anonymous, "").await.0, 401);
+    assert_eq!(bed.send("GET", "/?code=", &anonymous, "").await.0, 401);
     assert_eq!(links().len(), 3);
 }
 
 #[tokio::test]
 async fn a_link_on_another_site_leads_to_a_page_with_a_local_link() {
     let bed = GatewayBed::new(&[("w", "")]);
-    let fetch = async |path: &str| bed.ask("GET", path, &[("cookie", ""), HTML], "").await.2;
+    let fetch = async |path: &str| bed.send("GET", path, &[("cookie", ""), HTML], "").await.2;
     assert!(fetch("/runs/w-1").await.contains(r#"<a href="/runs/w-1">continue here</a>"#));
     let page = fetch("/runs/%22onclick=x").await;
     assert!(page.contains(r#"<a href="/">continue here</a>"#), "{page}");
@@ -132,10 +132,10 @@ async fn a_request_forwarded_by_a_proxy_is_refused() {
         ("x-forwarded-host", "localhost:8080", 200),
     ] {
         let headers = [("host", "127.0.0.1:8080"), (header, value)];
-        assert_eq!(bed.ask("GET", "/api/v1/runs", &headers, "").await.0, expected, "{header}: {value}");
+        assert_eq!(bed.send("GET", "/api/v1/runs", &headers, "").await.0, expected, "{header}: {value}");
     }
     // A tunnel for GitHub may forward requests; only the signature is checked.
-    assert_eq!(bed.ask("POST", "/hooks/github", &[("x-forwarded-host", "evil.example")], "{}").await.0, 401);
+    assert_eq!(bed.send("POST", "/hooks/github", &[("x-forwarded-host", "evil.example")], "{}").await.0, 401);
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn unreadable_events_are_kept_up_to_a_limit() {
     let bed = GatewayBed::with(&[("w", "")], "1,1");
     let (mut kept, began) = (0, std::time::Instant::now());
     for number in 0..40 {
-        let (status, headers, _) = bed.ask("POST", "/", &[], &format!("nonsense {number}")).await;
+        let (status, headers, _) = bed.send("POST", "/", &[], &format!("nonsense {number}")).await;
         match status.as_u16() {
             204 => kept += 1,
             429 => assert_eq!(headers["retry-after"], "1"),

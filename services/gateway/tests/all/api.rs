@@ -106,7 +106,7 @@ async fn invalid_requests_are_refused_with_the_reason() {
     assert!(answer.0 == 422 && answer.1.contains("unknown field `sets`"), "{answer:?}");
     for key in ["", " ", "a b", "é", &"x".repeat(201)] {
         let (status, _, _) = bed
-            .ask(
+            .send(
                 "POST",
                 "/api/v1/runs",
                 &[("content-type", "application/json"), ("idempotency-key", key)],
@@ -117,10 +117,10 @@ async fn invalid_requests_are_refused_with_the_reason() {
     }
     let large = format!(r#"{{"workflow":"{}"}}"#, "w".repeat(100_000));
     let json = [("content-type", "application/json")];
-    assert_eq!(bed.ask("POST", "/api/v1/runs", &json, &large).await.0, 413);
-    assert_eq!(bed.ask("POST", "/api/v1/runs", &json, "{").await.0, 400);
-    assert_eq!(bed.ask("POST", "/api/v1/runs", &[], r#"{"workflow":"w"}"#).await.0, 415);
-    let (status, headers, body) = bed.ask("DELETE", "/api/v1/runs", &[], "").await;
+    assert_eq!(bed.send("POST", "/api/v1/runs", &json, &large).await.0, 413);
+    assert_eq!(bed.send("POST", "/api/v1/runs", &json, "{").await.0, 400);
+    assert_eq!(bed.send("POST", "/api/v1/runs", &[], r#"{"workflow":"w"}"#).await.0, 415);
+    let (status, headers, body) = bed.send("DELETE", "/api/v1/runs", &[], "").await;
     assert_eq!(
         (status.as_u16(), headers["content-type"].to_str().unwrap()),
         (405, "application/problem+json")
@@ -167,11 +167,11 @@ async fn a_run_is_listed_shown_and_cancelled() {
     let numbers: Vec<_> =
         ledger["records"].as_array().unwrap().iter().map(|record| record["seq"].as_u64()).collect();
     assert_eq!(numbers, [Some(1), Some(2), Some(3)], "{ledger}");
-    let (_, _, events) = bed.ask("GET", &format!("{at}/events?after=1"), &[], "").await;
+    let (_, _, events) = bed.send("GET", &format!("{at}/events?after=1"), &[], "").await;
     let ids: Vec<_> = events.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
     assert_eq!(ids, ["2", "3"], "{events}");
     assert!(events.contains("event: end"), "{events}");
-    let (status, headers, page) = bed.ask("GET", &format!("{at}/report"), &[], "").await;
+    let (status, headers, page) = bed.send("GET", &format!("{at}/report"), &[], "").await;
     assert!(
         status == 200
             && page.contains("cancelled")
@@ -188,7 +188,7 @@ async fn only_closed_passed_runs_can_be_pinned() {
     let json = [("content-type", "application/json")];
     let put = async |workflow: &str, body: Value| {
         let at = format!("/api/v1/baselines/{workflow}");
-        let (status, headers, body) = bed.ask("PUT", &at, &json, &body.to_string()).await;
+        let (status, headers, body) = bed.send("PUT", &at, &json, &body.to_string()).await;
         assert!(status == 200 || headers["content-type"] == "application/problem+json", "{body}");
         let document: Value = serde_json::from_str(&body).unwrap();
         (status.as_u16(), document["detail"].as_str().unwrap_or_default().to_owned())
@@ -215,9 +215,9 @@ async fn only_closed_passed_runs_can_be_pinned() {
         (200, json!({"schema": "burnin/baselines/v1", "workflows": []}))
     );
     assert_eq!(bed.get("/api/v1/baselines/w").await.0, 404);
-    assert_eq!(bed.ask("DELETE", "/api/v1/baselines/w", &[], "").await.0, 404);
+    assert_eq!(bed.send("DELETE", "/api/v1/baselines/w", &[], "").await.0, 404);
     let long = format!("/api/v1/baselines/w?why={}", "x".repeat(501));
-    assert_eq!(bed.ask("DELETE", &long, &[], "").await.0, 400);
+    assert_eq!(bed.send("DELETE", &long, &[], "").await.0, 400);
     assert_eq!(bed.store.list("baselines/").await.unwrap(), [""; 0], "no refused pin was stored");
 }
 
@@ -228,7 +228,7 @@ async fn callers_above_their_rate_are_refused() {
     // On a slow host the allowance refills while these requests are sent.
     while answers.len() < 12 || answers.len() < 200 && !answers.contains(&(429, true)) {
         let (status, headers, _) = bed
-            .ask("POST", "/api/v1/runs", &[("content-type", "application/json")], r#"{"workflow":"none"}"#)
+            .send("POST", "/api/v1/runs", &[("content-type", "application/json")], r#"{"workflow":"none"}"#)
             .await;
         answers.push((status.as_u16(), headers.contains_key("retry-after")));
     }
@@ -246,7 +246,7 @@ async fn the_openapi_description_matches_the_routes() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             let path = path.replace("{run}", "nobody").replace("{name}", "a/b").replace("{workflow}", "w");
-            let (status, _, body) = bed.ask(&method.to_uppercase(), &path, &[], "").await;
+            let (status, _, body) = bed.send(&method.to_uppercase(), &path, &[], "").await;
             assert!(status != 405 && !body.contains("no such path"), "{method} {path}: {status} {body}");
             assert!(operation["operationId"].is_string());
             operations += 1;
@@ -290,7 +290,7 @@ async fn workflows_are_listed_with_the_errors_of_invalid_files() {
     let problems = offered["problems"].to_string();
     assert!(problems.contains("broken.yaml:3:18: on.schedule[0].cron"), "{problems}");
     assert!(problems.contains("`w` is also the name of"), "{problems}");
-    let (_, _, page) = bed.ask("GET", "/api", &[], "").await;
+    let (_, _, page) = bed.send("GET", "/api", &[], "").await;
     assert!(page.contains("http://127.0.0.1:1/api/v1/runs"), "{page}");
     assert!(page.contains("-H @.burnin/host/up/1.header"), "{page}");
 }
@@ -389,13 +389,13 @@ async fn requests_from_pages_of_other_sites_are_refused() {
         for (method, path) in
             [("GET", "/api/v1/runs"), ("POST", "/"), ("POST", "/chores/requests"), ("GET", "/")]
         {
-            let (status, _, _) = bed.ask(method, path, headers, &event.to_string()).await;
+            let (status, _, _) = bed.send(method, path, headers, &event.to_string()).await;
             assert_eq!(status, 421, "{method} {path} is admitted with {headers:?}");
         }
         // A tunnel for GitHub may have any host name; only the signature is checked.
-        assert_eq!(bed.ask("POST", "/hooks/github", headers, "{}").await.0, 401);
+        assert_eq!(bed.send("POST", "/hooks/github", headers, "{}").await.0, 401);
     }
     assert_eq!(bed.runs().await, [""; 0]);
     let own = [("host", "127.0.0.1:8080"), ("origin", "http://127.0.0.1:8080")];
-    assert_eq!(bed.ask("GET", "/api/v1/runs", &own, "").await.0, 200);
+    assert_eq!(bed.send("GET", "/api/v1/runs", &own, "").await.0, 200);
 }

@@ -81,7 +81,7 @@ async fn invalid_requests_are_parked_and_answered() {
     // Over HTTP, as from Pub/Sub, an invalid event is acknowledged and parked.
     let body = json!({"specversion": "1.0", "type": RUN_REQUEST, "source": "//a", "id": "9", "data": {"workflow": "x"}});
     let structured = [("content-type", "application/cloudevents+json")];
-    assert_eq!(bed.ask("POST", "/", &structured, &body.to_string()).await.0, 204);
+    assert_eq!(bed.send("POST", "/", &structured, &body.to_string()).await.0, 204);
     assert_eq!(bed.store.list("parked/").await.unwrap().len(), 1);
 }
 
@@ -156,7 +156,7 @@ fn example(language: &str) -> String {
 /// An event as the subscription pushes it: the message's data, and its attributes as headers.
 async fn push_message(bed: &GatewayBed, attributes: &[(String, String)], data: &str) -> Vec<String> {
     let headers: Vec<_> = attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    assert_eq!(bed.ask("POST", "/", &headers, data).await.0, 204);
+    assert_eq!(bed.send("POST", "/", &headers, data).await.0, 204);
     bed.runs().await
 }
 

@@ -49,7 +49,7 @@ async fn deliver(bed: &GatewayBed, event: &str, delivery: &str, payload: &Value)
         ("x-github-delivery", delivery),
         ("x-hub-signature-256", &signature),
     ];
-    let (status, _, text) = bed.ask("POST", "/hooks/github", &headers, &body).await;
+    let (status, _, text) = bed.send("POST", "/hooks/github", &headers, &body).await;
     (status, serde_json::from_str(&text).unwrap_or_default())
 }
 
@@ -140,7 +140,7 @@ async fn irrelevant_and_unsigned_pushes_start_nothing() {
     let altered = signature(SECRET, &body.replace("a@example.com", "b@example.com"));
     for signed in ["", "sha256=", &signature("another secret of 16 letters", &body), &altered] {
         let headers = [("x-github-event", "push"), ("x-hub-signature-256", signed)];
-        assert_eq!(bed.ask("POST", "/hooks/github", &headers, &body).await.0, 401, "{signed}");
+        assert_eq!(bed.send("POST", "/hooks/github", &headers, &body).await.0, 401, "{signed}");
     }
     assert_eq!(bed.runs().await, [""; 0]);
 }
@@ -279,7 +279,7 @@ async fn unsigned_deliveries_do_not_count_toward_the_rate_limit_of_signed_ones()
     for signature in ["", "sha256=zz", &forged] {
         for _ in 0..100 {
             let headers = [("x-github-event", "push"), ("x-hub-signature-256", signature)];
-            let (status, _, _) = bed.ask("POST", "/hooks/github", &headers, "{}").await;
+            let (status, _, _) = bed.send("POST", "/hooks/github", &headers, "{}").await;
             assert_eq!(status, StatusCode::UNAUTHORIZED, "{signature}");
         }
     }

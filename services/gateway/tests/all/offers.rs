@@ -119,7 +119,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
     // Over HTTP, as from Pub/Sub, an invalid offer is acknowledged and parked.
     let body = json!({"specversion": "1.0", "type": CLUSTER_OFFERED, "source": "//a", "id": "9", "data": slurm("x")});
     let structured = [("content-type", "application/cloudevents+json")];
-    assert_eq!(bed.ask("POST", "/", &structured, &body.to_string()).await.0, 204);
+    assert_eq!(bed.send("POST", "/", &structured, &body.to_string()).await.0, 204);
     assert_eq!(bed.store.list("parked/").await.unwrap().len(), 1);
 }
 

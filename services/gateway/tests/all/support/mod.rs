@@ -157,7 +157,7 @@ impl GatewayBed {
         with_routes(service, self.gateway.routes())
     }
 
-    pub async fn ask(
+    pub async fn send(
         &self,
         method: &str,
         path: &str,
@@ -184,14 +184,14 @@ impl GatewayBed {
     }
 
     pub async fn get(&self, path: &str) -> (u16, Value) {
-        let (status, _, body) = self.ask("GET", path, &[], "").await;
+        let (status, _, body) = self.send("GET", path, &[], "").await;
         (status.as_u16(), serde_json::from_str(&body).unwrap_or_default())
     }
 
     pub async fn post(&self, path: &str, key: Option<&str>, body: Value) -> (u16, Value) {
         let mut headers = vec![("content-type", "application/json")];
         headers.extend(key.map(|key| ("idempotency-key", key)));
-        let (status, _, body) = self.ask("POST", path, &headers, &body.to_string()).await;
+        let (status, _, body) = self.send("POST", path, &headers, &body.to_string()).await;
         (status.as_u16(), serde_json::from_str(&body).unwrap_or_default())
     }
 
@@ -202,7 +202,7 @@ impl GatewayBed {
     }
 
     pub async fn periodic_task(&self, name: &str) -> u16 {
-        self.ask("POST", &format!("/chores/{name}"), &[], "").await.0.as_u16()
+        self.send("POST", &format!("/chores/{name}"), &[], "").await.0.as_u16()
     }
 
     /// Payloads of this type that were published.
