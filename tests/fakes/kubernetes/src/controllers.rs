@@ -101,7 +101,7 @@ const JOBS: &str = "apis/batch/v1";
 const CORE: &str = "api/v1";
 
 impl ControllerTurn {
-    async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Value> {
+    async fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Value> {
         let method = reqwest::Method::from_bytes(method.as_bytes()).ok()?;
         let mut request = self.client.request(method.clone(), format!("{}/{path}", self.settings.endpoint));
         if let Some(token) = &self.settings.token {
@@ -119,18 +119,18 @@ impl ControllerTurn {
     }
 
     async fn list(&self, group: &str, plural: &str) -> Vec<Value> {
-        let found = self.ask("GET", &format!("{group}/{plural}"), None).await;
+        let found = self.send("GET", &format!("{group}/{plural}"), None).await;
         found.and_then(|found| found["items"].as_array().cloned()).unwrap_or_default()
     }
 
     async fn patch(&self, group: &str, plural: &str, object: &Value, below: &str, patch: &Value) {
         let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
-        self.ask("PATCH", &format!("{group}/namespaces/{namespace}/{plural}/{name}{below}"), Some(patch))
+        self.send("PATCH", &format!("{group}/namespaces/{namespace}/{plural}/{name}{below}"), Some(patch))
             .await;
     }
 
     async fn make(&self, group: &str, plural: &str, namespace: &str, object: &Value) {
-        self.ask("POST", &format!("{group}/namespaces/{namespace}/{plural}"), Some(object)).await;
+        self.send("POST", &format!("{group}/namespaces/{namespace}/{plural}"), Some(object)).await;
     }
 
     async fn once(self: &Arc<Self>) {
@@ -262,7 +262,8 @@ impl ControllerTurn {
         for job in ours.iter().filter(|job| !over(job, "Complete") && !over(job, "Failed")) {
             let job = text(&job["metadata"]["name"]);
             let foreground = json!({"propagationPolicy": "Foreground"});
-            self.ask("DELETE", &format!("{JOBS}/namespaces/{namespace}/jobs/{job}"), Some(&foreground)).await;
+            self.send("DELETE", &format!("{JOBS}/namespaces/{namespace}/jobs/{job}"), Some(&foreground))
+                .await;
         }
         let status = json!({"status": {"terminalState": state, "restarts": 0, "replicatedJobsStatus": [], "conditions": [
             {"type": state, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}]}});
@@ -294,7 +295,7 @@ impl ControllerTurn {
         if !active.is_empty() {
             for pod in active {
                 let pod = text(&pod["metadata"]["name"]);
-                self.ask("DELETE", &format!("{CORE}/namespaces/{namespace}/pods/{pod}"), Some(&json!({})))
+                self.send("DELETE", &format!("{CORE}/namespaces/{namespace}/pods/{pod}"), Some(&json!({})))
                     .await;
             }
             return;
@@ -313,7 +314,7 @@ impl ControllerTurn {
                 Some(Some(group)) => end(group),
                 _ => {
                     let now = json!({"gracePeriodSeconds": 0});
-                    self.ask("DELETE", &format!("{CORE}/namespaces/{namespace}/pods/{name}"), Some(&now))
+                    self.send("DELETE", &format!("{CORE}/namespaces/{namespace}/pods/{name}"), Some(&now))
                         .await;
                 }
             }
@@ -329,7 +330,7 @@ impl ControllerTurn {
             let bind = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
             match self.settings.has_controllers {
                 true => drop(
-                    self.ask(
+                    self.send(
                         "POST",
                         &format!("{CORE}/namespaces/{namespace}/pods/{name}/binding"),
                         Some(&bind),
@@ -388,7 +389,7 @@ impl ControllerTurn {
             let path = format!("{CORE}/namespaces/{}/secrets/{secret}", text(&pod["metadata"]["namespace"]));
             let mut found = None;
             while found.is_none() {
-                found = self.ask("GET", &path, None).await;
+                found = self.send("GET", &path, None).await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             for (file, content) in found.iter().filter_map(|found| found["stringData"].as_object()).flatten()
