@@ -16,7 +16,7 @@ async fn standin() -> (StandIn, Client, String) {
     (standin, Client::new(), url)
 }
 
-async fn ask(request: RequestBuilder) -> (u16, Value) {
+async fn send(request: RequestBuilder) -> (u16, Value) {
     let answer = request.send().await.unwrap();
     let status = answer.status().as_u16();
     (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default())
@@ -27,7 +27,7 @@ async fn preconditions_compare_generations_and_metagenerations() {
     let (_standin, http, url) = standin().await;
     let put = |query: &str, body: &'static str| {
         let url = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name=a%2Fb&{query}");
-        ask(http.post(url).header("content-type", "text/plain").body(body))
+        send(http.post(url).header("content-type", "text/plain").body(body))
     };
     let (status, first) = put("ifGenerationMatch=0", "123456789").await;
     assert_eq!((status, &first["size"], &first["metageneration"]), (200, &json!("9"), &json!("1")));
@@ -43,15 +43,15 @@ async fn preconditions_compare_generations_and_metagenerations() {
     assert!(second["generation"].as_str().unwrap() > generation);
 
     let object = format!("{url}/storage/v1/b/bucket/o/a%2Fb");
-    let changed = ask(http.patch(&object).json(&json!({"metadata": {"k": "v"}}))).await.1;
+    let changed = send(http.patch(&object).json(&json!({"metadata": {"k": "v"}}))).await.1;
     assert_eq!((&changed["metageneration"], &changed["metadata"]["k"]), (&json!("2"), &json!("v")));
-    let status = async |query: String| ask(http.get(format!("{object}?{query}"))).await.0;
+    let status = async |query: String| send(http.get(format!("{object}?{query}"))).await.0;
     assert_eq!(status("ifMetagenerationMatch=1".into()).await, 412);
     assert_eq!(status("ifMetagenerationNotMatch=2".into()).await, 304);
     assert_eq!(status(format!("generation={generation}")).await, 404, "only the live generation is kept");
-    assert_eq!(ask(http.delete(format!("{object}?ifGenerationMatch={generation}"))).await.0, 412);
-    assert_eq!(ask(http.delete(&object)).await.0, 204);
-    assert_eq!(ask(http.delete(&object)).await.0, 404);
+    assert_eq!(send(http.delete(format!("{object}?ifGenerationMatch={generation}"))).await.0, 412);
+    assert_eq!(send(http.delete(&object)).await.0, 204);
+    assert_eq!(send(http.delete(&object)).await.0, 404);
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn bytes_that_differ_from_the_stated_checksum_are_rejected() {
     let (standin, http, url) = standin().await;
     let wrong = format!("crc32c={}", STANDARD.encode([1, 2, 3, 4]));
     let url = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name=a");
-    let (status, body) = ask(http.post(url).header("x-goog-hash", wrong).body("one")).await;
+    let (status, body) = send(http.post(url).header("x-goog-hash", wrong).body("one")).await;
     assert!(status == 400 && body["error"]["message"].as_str().unwrap().contains("crc32c"), "{body}");
     assert!(standin.names("bucket").is_empty());
 }
@@ -144,7 +144,7 @@ async fn a_list_is_folded_at_a_delimiter_and_split_into_pages() {
     let (mut seen, mut sizes, mut token) = (Vec::new(), Vec::new(), String::new());
     loop {
         let page = format!("{url}/storage/v1/b/bucket/o?delimiter=/&maxResults=2&pageToken={token}");
-        let page = ask(http.get(page)).await.1;
+        let page = send(http.get(page)).await.1;
         let before = seen.len();
         seen.extend(page["prefixes"].as_array().into_iter().flatten().cloned());
         seen.extend(page["items"].as_array().into_iter().flatten().map(|item| item["name"].clone()));
@@ -164,11 +164,11 @@ async fn an_object_with_an_invalid_name_is_refused() {
     let long = "a".repeat(1025);
     for name in ["a%0Ab", "a%0Db", ".", "..", ".well-known/acme-challenge/a", &long] {
         let upload = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name={name}");
-        assert_eq!(ask(http.post(upload).body("x")).await.0, 400, "{name}");
+        assert_eq!(send(http.post(upload).body("x")).await.0, 400, "{name}");
     }
     assert!(standin.names("bucket").is_empty());
     let upload = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name={}", &long[1..]);
-    assert_eq!(ask(http.post(upload).body("x")).await.0, 200);
+    assert_eq!(send(http.post(upload).body("x")).await.0, 200);
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn a_listing_begins_at_the_start_offset_and_includes_it() {
         standin.put("bucket", name, "");
     }
     let listed = async |query: &str| {
-        let page = ask(http.get(format!("{url}/storage/v1/b/bucket/o?{query}"))).await.1;
+        let page = send(http.get(format!("{url}/storage/v1/b/bucket/o?{query}"))).await.1;
         page["items"].as_array().unwrap().iter().map(|item| item["name"].clone()).collect::<Vec<_>>()
     };
     assert_eq!(listed("prefix=a/&startOffset=a/2").await, ["a/2", "a/3"]);
@@ -193,7 +193,8 @@ async fn notifications_of_objects_are_pushed_until_acknowledged() {
         "topic": "//pubsub.googleapis.com/projects/p/topics/t", "payload_format": "JSON_API_V1",
         "event_types": ["OBJECT_FINALIZE"], "object_name_prefix": "logs/",
     });
-    let made = ask(http.post(format!("{url}/storage/v1/b/bucket/notificationConfigs")).json(&wanted)).await.1;
+    let made =
+        send(http.post(format!("{url}/storage/v1/b/bucket/notificationConfigs")).json(&wanted)).await.1;
     assert_eq!(made["id"], "1");
 
     let (pushed, mut pushes) = mpsc::unbounded_channel();
@@ -208,7 +209,7 @@ async fn notifications_of_objects_are_pushed_until_acknowledged() {
     standin.put("bucket", "other", "x");
     standin.put("bucket", "logs/1", "x");
     let push = json!({"url": format!("http://{address}/")});
-    assert_eq!(ask(http.post(format!("{url}/standin/push")).json(&push)).await.0, 204);
+    assert_eq!(send(http.post(format!("{url}/standin/push")).json(&push)).await.0, 204);
     standin.put("bucket", "logs/2", "xy");
     let mut names = Vec::new();
     while names.len() < 2 {
@@ -228,8 +229,8 @@ async fn faults_can_be_injected_over_http() {
     let (standin, http, url) = standin().await;
     standin.put("bucket", "a", "x");
     let fault = json!({"on": "get", "kind": {"refuse": 503}, "times": 1});
-    assert_eq!(ask(http.post(format!("{url}/standin/faults")).json(&fault)).await.0, 204);
+    assert_eq!(send(http.post(format!("{url}/standin/faults")).json(&fault)).await.0, 204);
     let object = format!("{url}/storage/v1/b/bucket/o/a");
-    assert_eq!(ask(http.get(&object)).await.0, 503);
-    assert_eq!(ask(http.get(&object)).await.0, 200);
+    assert_eq!(send(http.get(&object)).await.0, 503);
+    assert_eq!(send(http.get(&object)).await.0, 200);
 }
