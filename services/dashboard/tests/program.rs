@@ -77,6 +77,6 @@ fn the_program_serves_its_pages_and_changes_nothing() {
     assert_eq!((status, numbers), (200, vec!["1", "2"]), "{events}");
     assert!(events.contains("event: end"), "{events}");
     assert_eq!((get("/api/v1/runs").0, get("/runs/nobody").0), (404, 404));
-    assert_eq!(served.ask("POST", "/chores/requests", "").0, 404);
+    assert_eq!(served.send("POST", "/chores/requests", "").0, 404);
     assert_eq!(files(folder.path()), before, "no object was written");
 }

@@ -46,13 +46,13 @@ impl Served {
     }
 
     /// Status and body of the response.
-    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+    pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         self.try_ask(method, path, body).unwrap_or_else(|| panic!("{method} {path}: no answer"))
     }
 
     /// Status and body of a GET.
     pub fn get(&self, path: &str) -> (u16, String) {
-        self.ask("GET", path, "")
+        self.send("GET", path, "")
     }
 
     fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {

@@ -41,7 +41,7 @@ fn served(root: &Path, serves: &str) -> Served {
 fn the_public_service_serves_only_webhooks() {
     let folder = tempfile::tempdir().unwrap();
     let served = served(folder.path(), "hooks");
-    assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401, "a webhook without a signature is refused");
+    assert_eq!(served.send("POST", "/hooks/github", "{}").0, 401, "a webhook without a signature is refused");
     for (method, path) in [
         ("GET", "/"),
         ("POST", "/"),
@@ -53,7 +53,7 @@ fn the_public_service_serves_only_webhooks() {
         ("POST", "/chores/requests"),
     ] {
         let body = r#"{"workflow":"quickstart"}"#;
-        assert_eq!(served.ask(method, path, body).0, 404, "{method} {path}");
+        assert_eq!(served.send(method, path, body).0, 404, "{method} {path}");
     }
 }
 
@@ -73,12 +73,12 @@ fn the_program_serves_its_api_and_its_chores_over_folders() {
     assert_eq!(get("/api/v1/runs").0, 200);
     assert!(get("/api/v1/workflows").1.contains("quickstart"));
     for periodic_task in ["schedule", "refs", "requests"] {
-        assert_eq!(served.ask("POST", &format!("/chores/{periodic_task}"), "").0, 204, "{periodic_task}");
+        assert_eq!(served.send("POST", &format!("/chores/{periodic_task}"), "").0, 204, "{periodic_task}");
     }
     // A webhook without a signature is rejected by the service itself.
-    assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401);
+    assert_eq!(served.send("POST", "/hooks/github", "{}").0, 401);
     // Pub/Sub is unavailable: the request is stored and published later.
-    let (status, _) = served.ask("POST", "/api/v1/runs", r#"{"workflow":"quickstart"}"#);
+    let (status, _) = served.send("POST", "/api/v1/runs", r#"{"workflow":"quickstart"}"#);
     assert_eq!(status, 503);
     assert_eq!(std::fs::read_dir(folder.path().join("artefacts/requests/open")).unwrap().count(), 1);
 }

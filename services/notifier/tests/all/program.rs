@@ -36,6 +36,6 @@ fn the_program_executes_its_periodic_task_over_folders() {
         status == 200 && about.contains("dev.burnin.run.closed.v1") && about.contains("notices"),
         "{about}"
     );
-    assert_eq!(served.ask("POST", "/chores/notices", "").0, 204);
+    assert_eq!(served.send("POST", "/chores/notices", "").0, 204);
     assert!(folder.path().join("artefacts/notices/since.json").exists());
 }
