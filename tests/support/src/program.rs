@@ -38,7 +38,7 @@ impl Served {
         program.env("PORT", port.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
         let served = Self { process: program.spawn().unwrap(), port };
         let until = Instant::now() + Duration::from_secs(60);
-        while served.try_ask("GET", "/healthz", "").is_none() {
+        while served.try_send("GET", "/healthz", "").is_none() {
             assert!(Instant::now() < until, "{program:?} does not respond after 60 s");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -47,7 +47,7 @@ impl Served {
 
     /// Status and body of the response.
     pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        self.try_ask(method, path, body).unwrap_or_else(|| panic!("{method} {path}: no answer"))
+        self.try_send(method, path, body).unwrap_or_else(|| panic!("{method} {path}: no answer"))
     }
 
     /// Status and body of a GET.
@@ -55,7 +55,7 @@ impl Served {
         self.send("GET", path, "")
     }
 
-    fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+    fn try_send(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         let length = body.len();
         let head = "Host: service.example\r\nConnection: close\r\nContent-Type: application/json";
