@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use test_support::program::{Served, program, refuses};
+use test_support::program::{ServiceProcess, program, refuses};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-dashboard");
 
@@ -59,7 +59,7 @@ fn the_program_serves_its_pages_and_changes_nothing() {
         .env("BURNIN_LEDGER", folder.path().join("ledger"))
         .env("BURNIN_ARTEFACTS", folder.path().join("artefacts"));
     let before = files(folder.path());
-    let served = Served::start(program);
+    let served = ServiceProcess::start(program);
     let get = |path: &str| served.get(path);
     let (status, page) = get("/");
     assert!(status == 200 && page.contains("/runs/nightly-100"), "{page}");

@@ -26,12 +26,12 @@ pub fn refuses(mut program: Command, problems: &[&str]) {
     }
 }
 
-pub struct Served {
+pub struct ServiceProcess {
     process: Child,
     port: u16,
 }
 
-impl Served {
+impl ServiceProcess {
     /// Starts the service, and waits until it responds.
     pub fn start(mut program: Command) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -68,7 +68,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServiceProcess {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());

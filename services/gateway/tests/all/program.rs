@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use test_support::program::{Served, program, refuses};
+use test_support::program::{ServiceProcess, program, refuses};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-gateway");
 
@@ -27,14 +27,14 @@ fn all_errors_in_the_environment_are_reported_together() {
 }
 
 /// Starts the gateway over the folders of `root`, with the workflows of this repository.
-fn served(root: &Path, serves: &str) -> Served {
+fn served(root: &Path, serves: &str) -> ServiceProcess {
     let mut program = program(PROGRAM);
     program
         .env("BURNIN_SERVES", serves)
         .env("BURNIN_LEDGER", root.join("ledger"))
         .env("BURNIN_ARTEFACTS", root.join("artefacts"))
         .env("BURNIN_WORKFLOWS", Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows"));
-    Served::start(program)
+    ServiceProcess::start(program)
 }
 
 #[test]

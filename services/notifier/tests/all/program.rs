@@ -1,6 +1,6 @@
 //! Tests `burnin-notifier` as a process: errors in its environment, `/about`, and the periodic task over folders.
 
-use test_support::program::{Served, program, refuses};
+use test_support::program::{ServiceProcess, program, refuses};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-notifier");
 
@@ -30,7 +30,7 @@ fn the_program_executes_its_periodic_task_over_folders() {
     program
         .env("BURNIN_LEDGER", folder.path().join("ledger"))
         .env("BURNIN_ARTEFACTS", folder.path().join("artefacts"));
-    let served = Served::start(program);
+    let served = ServiceProcess::start(program);
     let (status, about) = served.get("/about");
     assert!(
         status == 200 && about.contains("dev.burnin.run.closed.v1") && about.contains("notices"),
