@@ -11,10 +11,10 @@ use serde_json::Value;
 use service::{Bus, BusError, Event, ManualClock, Publisher, Worker};
 
 #[derive(Default)]
-struct Published(Mutex<Vec<Event>>);
+struct RecordingBus(Mutex<Vec<Event>>);
 
 #[service::async_trait]
-impl Bus for Published {
+impl Bus for RecordingBus {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         self.0.lock().unwrap().push(event);
         Ok(())
@@ -23,7 +23,7 @@ impl Bus for Published {
 
 /// The first event that the worker publishes for this command, at the start of the epoch.
 pub async fn answer(worker: &impl Worker, command: &Command) -> Value {
-    let published = Arc::<Published>::default();
+    let published = Arc::<RecordingBus>::default();
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
     let publisher = Publisher::new(worker.name(), published.clone(), clock);
     worker.perform(command, &publisher).await.unwrap();
