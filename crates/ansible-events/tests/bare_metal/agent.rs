@@ -42,7 +42,7 @@ pub fn is_installed(bed: &AnsibleBed) {
 }
 
 /// Checks that no part of the agent remains, and that the release reported this.
-pub fn is_absent(bed: &AnsibleBed, workspace: &Workspace) {
+pub fn assert_absent(bed: &AnsibleBed, workspace: &Workspace) {
     assert_eq!(bed.cloud(), <[&str; 0]>::default());
     let left = "ls -d /opt/burnin* /etc/systemd/system/burnin* /etc/systemd/system/*/burnin* 2>/dev/null | grep -v '[.]d$'; pgrep -x agent";
     assert_eq!(bed.on("login", left), "");

@@ -175,7 +175,7 @@ fn the_cluster_is_released() {
     let workspace = bed.workspace_with_agent();
     assert_eq!(workspace.run("release.yaml").status, BuildStatus::Success);
     assert!(workspace.findings("release").is_success() && workspace.findings("release").unchanged());
-    agent::is_absent(&bed, &workspace);
+    agent::assert_absent(&bed, &workspace);
 
     bed.on("login", &format!("scancel {others}; scontrol update nodename=dgx01 state=resume"));
     let gone = format!("until [ -z \"$(squeue -h -o %i -j {others} 2>/dev/null)\" ]; do sleep 0.2; done");

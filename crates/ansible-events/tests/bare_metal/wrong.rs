@@ -209,5 +209,5 @@ fn a_partially_installed_agent_is_removed() {
     assert_eq!(gone["left"], serde_json::json!(["subscription b761fca33-agent"]));
     let ran = workspace.run("release.yaml");
     assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
-    agent::is_absent(&bed, &workspace);
+    agent::assert_absent(&bed, &workspace);
 }
