@@ -17,7 +17,7 @@ const HEALTH: &str = "curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:80
 const SUBSCRIPTION: &str = "b761fca33-agent";
 
 /// Checks service, subscription and grant.
-pub fn is_installed(bed: &AnsibleBed) {
+pub fn assert_installed(bed: &AnsibleBed) {
     assert_eq!(bed.on("login", HEALTH), "200");
     let processes = bed.on("login", "ps -o user= -C agent");
     assert_eq!(processes.trim(), "ops", "the agent runs as the login user");

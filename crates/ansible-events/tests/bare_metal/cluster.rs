@@ -35,7 +35,7 @@ fn a_cluster_is_provisioned() {
         let findings = workspace.findings(play);
         assert!(findings.is_success(), "{play}: {:?}", findings.problems());
     }
-    agent::is_installed(&bed);
+    agent::assert_installed(&bed);
     let changed = workspace.findings("slurm");
     assert!(changed.hosts.values().all(|host| host.changed > 0), "{changed:#?}");
     assert_eq!(
@@ -87,7 +87,7 @@ fn again(bed: &AnsibleBed) {
         let findings = workspace.findings(play);
         assert!(findings.is_success() && findings.unchanged(), "{play}: {findings:#?}");
     }
-    agent::is_installed(bed);
+    agent::assert_installed(bed);
 }
 
 fn success_requires_a_complete_run(bed: &AnsibleBed) {
