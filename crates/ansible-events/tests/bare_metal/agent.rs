@@ -80,11 +80,11 @@ fn command(id: &str, body: Value) -> PubsubMessage {
 }
 
 /// Maximum time to the next fact: an idle agent connects again after a minute, and a loaded machine is slow.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits for a fact of this type and returns its data.
 async fn fact(broker: &Broker, kind: &str) -> Value {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         for message in broker.drain("projects/my-project/subscriptions/facts") {
             let (found, data) = (&message.attributes["ce-type"], String::from_utf8_lossy(&message.data));
@@ -93,7 +93,7 @@ async fn fact(broker: &Broker, kind: &str) -> Value {
                 return serde_json::from_str(&data).unwrap();
             }
         }
-        assert!(Instant::now() < until, "timeout: no {kind} arrived within {} s", PATIENCE.as_secs());
+        assert!(Instant::now() < until, "timeout: no {kind} arrived within {} s", TIMEOUT.as_secs());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
