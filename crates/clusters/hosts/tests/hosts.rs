@@ -16,7 +16,7 @@ use model::{Cluster, FileDigest, Image, JobEnd, Node, Span};
 use serde_json::{Value, json};
 use service::PortError;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// A benchmark that writes output and runs for about 1 s.
 const ABOUT_A_SECOND: &str = "echo \"rank $BURNIN_RANK of $BURNIN_RANKS on $(hostname): $*\"; sleep 1";
 
@@ -79,7 +79,7 @@ impl HostsBed {
     fn wait_for(&self, what: &str, done: impl Fn() -> bool) {
         let started = Instant::now();
         while !done() {
-            assert!(started.elapsed() < PATIENCE, "timeout after {} s: {what}", PATIENCE.as_secs());
+            assert!(started.elapsed() < TIMEOUT, "timeout after {} s: {what}", TIMEOUT.as_secs());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -122,7 +122,7 @@ async fn settled(jobs: &HostsJobs, job: &JobSpec) -> JobStatus {
             Ok(status) => return status,
             Err(error) => panic!("{}: {error:?}", job.name),
         }
-        assert!(started.elapsed() < PATIENCE, "timeout: {} has not ended", job.name);
+        assert!(started.elapsed() < TIMEOUT, "timeout: {} has not ended", job.name);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
