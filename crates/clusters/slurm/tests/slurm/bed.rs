@@ -13,7 +13,7 @@ use ledger::MemoryStore;
 use model::{Cluster, JobEnd, Span};
 
 /// Timeout of all waits, for a busy machine. Slurm marks a node that does not respond as down after 30 s.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A running Slurm of four nodes, with a shared folder for this test.
 pub struct SlurmBed {
@@ -152,7 +152,7 @@ impl SlurmBed {
     pub fn wait_for(&self, what: &str, done: impl Fn() -> bool) {
         let begun = Instant::now();
         while !done() {
-            assert!(begun.elapsed() < PATIENCE, "{what}: not after {} s", PATIENCE.as_secs());
+            assert!(begun.elapsed() < TIMEOUT, "{what}: not after {} s", TIMEOUT.as_secs());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -164,11 +164,11 @@ pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     loop {
         match jobs.poll(&job.cluster, &job.name).await {
             Ok(JobStatus::Active) => {
-                assert!(begun.elapsed() < PATIENCE, "timeout: {} has not ended", job.name)
+                assert!(begun.elapsed() < TIMEOUT, "timeout: {} has not ended", job.name)
             }
             Ok(finding) => return finding,
             Err(service::PortError::Transient(why)) => {
-                assert!(begun.elapsed() < PATIENCE, "{}: {why}", job.name)
+                assert!(begun.elapsed() < TIMEOUT, "{}: {why}", job.name)
             }
             Err(service::PortError::Permanent(failure)) => panic!("{}: {failure:?}", job.name),
         }
