@@ -51,7 +51,7 @@ pub fn name(number: usize) -> String {
 }
 
 /// Maximum time in which the gateways reject requests: the test kills and restarts them.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 impl RunRequests {
     /// Compiles the quickstart's benchmark; runs write their counts into `folder`.
@@ -137,7 +137,7 @@ notify: [webhook: {{target: kill}}]
 }
 
 async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<RunId, String> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let request = http.post(&gateway).header("idempotency-key", &name).json(&json!({"workflow": name}));
         let reason = match request.timeout(Duration::from_secs(10)).send().await {
