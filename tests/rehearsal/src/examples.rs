@@ -33,7 +33,7 @@ use crate::{
 const PAGE: &str = include_str!("../../../docs/TRIGGERS.md");
 /// Existing cluster that the example offers.
 const OFFERED: &str = "c-2";
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 const DIGEST: &str = "sha256:2222222222222222222222222222222222222222222222222222222222222222";
 
 /// Text of the first fenced block in this language.
@@ -104,7 +104,7 @@ async fn answer(cloud_run: &CloudRun, broker: &Broker, iam: &Iam, request: Reque
 
 /// Runs a command to its end. Returns its output.
 async fn run(what: &str, command: &mut Command) -> Result<String, Failed> {
-    let output = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output()).await;
+    let output = tokio::time::timeout(TIMEOUT, command.kill_on_drop(true).output()).await;
     let output =
         output.map_err(|_| format!("{what}: timeout"))?.map_err(|error| format!("{what}: {error}"))?;
     let text =
@@ -204,7 +204,7 @@ pub async fn rehearse(rehearsal: &Rehearsal, programs: &Path) -> Result<Examples
         skipped.push("the examples of gcloud, an offered cluster, Python and Go, because gcloud is missing");
     }
     let count = before + executed.len();
-    let states = wait_for(rehearsal, "the runs of the examples are closed", PATIENCE, async || {
+    let states = wait_for(rehearsal, "the runs of the examples are closed", TIMEOUT, async || {
         outcomes::closed(rehearsal, &ledger, count).await
     })
     .await?;
