@@ -22,7 +22,7 @@ const KILLS: Duration = Duration::from_secs(20);
 /// Mean interval of the kills; each interval is 50 to 150 % of it.
 const INTERVAL: Duration = Duration::from_millis(300);
 /// Maximum time after the last kill until all runs are closed.
-const PATIENCE: Duration = Duration::from_secs(400);
+const TIMEOUT: Duration = Duration::from_secs(400);
 /// Interval of the requests, so that each is sent and progresses during kills.
 const PACE: Duration = Duration::from_millis(1500);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -74,7 +74,7 @@ async fn send(rehearsal: &Rehearsal) -> Result<usize, Failed> {
         for _ in 0..1 + number % 2 {
             while let Err(why) = request.send(rehearsal).await {
                 refused += 1;
-                if began.elapsed() > KILLS + PATIENCE {
+                if began.elapsed() > KILLS + TIMEOUT {
                     return Err(format!("a request was never accepted: {why}"));
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -99,7 +99,7 @@ async fn watch(
         {
             return Ok(states);
         }
-        if began.elapsed() > KILLS + PATIENCE {
+        if began.elapsed() > KILLS + TIMEOUT {
             return Err(format!("timeout: {}", outcomes::progress(rehearsal, ledger).await));
         }
         tokio::time::sleep(PAUSE).await;
@@ -136,7 +136,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Fa
     let (kills, refused, states) =
         tokio::try_join!(kill(here, seed), send(here), watch(here, &ledger, requested.count()))?;
     let took = started.elapsed().as_secs_f64();
-    let checked = outcomes::check(rehearsal, &ledger, &requested, &states, PATIENCE).await?;
+    let checked = outcomes::check(rehearsal, &ledger, &requested, &states, TIMEOUT).await?;
     Ok(format!(
         "{kills} kills in {:.0} s, {refused} requests repeated, {checked}, closed after {took:.1} s, {} requests allowed and none denied",
         KILLS.as_secs_f64(),
