@@ -17,7 +17,7 @@ const PUSHES: usize = 40;
 const MESSAGES: usize = 40;
 const SCHEDULES: usize = 20;
 /// Maximum time until all runs are closed.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// Delay of the redelivery of a refused push.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -50,7 +50,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
     let pushes = (0..2 * PUSHES).map(|delivery| async move {
         let mut refused = 0;
         while let Err(why) = push(here, delivery / 2, &delivery.to_string()).await {
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > TIMEOUT {
                 return Err(why);
             }
             refused += 1;
@@ -62,7 +62,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
         stream::iter(pushes).buffer_unordered(2 * PUSHES).collect().await;
     let refused: usize = pushes.into_iter().sum::<Result<usize, Failed>>()?;
     let accepted = started.elapsed().as_secs_f64();
-    let closed = wait_for(rehearsal, "all runs are closed", PATIENCE, async || {
+    let closed = wait_for(rehearsal, "all runs are closed", TIMEOUT, async || {
         outcomes::closed(rehearsal, &ledger, requested.count()).await
     })
     .await;
@@ -71,7 +71,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal) -> Result<String, Failed> {
         Err(why) => return Err(format!("{why}: {}", outcomes::progress(rehearsal, &ledger).await)),
     };
     let took = started.elapsed().as_secs_f64();
-    let checked = outcomes::check(rehearsal, &ledger, &requested, &states, PATIENCE).await?;
+    let checked = outcomes::check(rehearsal, &ledger, &requested, &states, TIMEOUT).await?;
     Ok(format!(
         "{} concurrent pushes, messages and schedules, most of them twice: pushes accepted after {accepted:.1} s, {refused} redelivered; \
          {checked}, closed after {took:.1} s, {} requests allowed and none denied",
