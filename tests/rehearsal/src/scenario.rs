@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Maximum duration of all runs.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// Timeout of the runs in the rehearsal of a removed grant.
 const QUICK: Duration = Duration::from_secs(30);
 /// Pause between two checks.
@@ -65,7 +65,7 @@ const EXPECTED: [(&str, &str); 4] =
 /// # Errors
 /// Returns an error at the first denied request, wrong result or timeout.
 pub async fn rehearse(rehearsal: &mut Rehearsal, quick: bool) -> Result<Vec<String>, Failed> {
-    let patience = if quick { QUICK } else { PATIENCE };
+    let patience = if quick { QUICK } else { TIMEOUT };
     encrypt(rehearsal)?;
     declared::perform(rehearsal)?;
     let replies = format!("projects/{PROJECT}/subscriptions/burnin-replies-team");
