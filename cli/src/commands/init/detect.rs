@@ -14,7 +14,7 @@ use std::{
 use crate::args::InitKind;
 
 /// Maximum time for one program: `sinfo` retries for minutes if its controller does not answer.
-const PATIENCE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(4);
 /// Maximum output read from one program, bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -223,7 +223,7 @@ fn output(program: &str, arguments: &[impl AsRef<OsStr>]) -> Option<String> {
         let mut text = Vec::new();
         out.take(MAX_BYTES).read_to_end(&mut text).map(|_| text)
     });
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let ended = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status.success(),
