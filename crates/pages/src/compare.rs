@@ -19,7 +19,7 @@ use crate::{
     Dashboard,
     frame::{self, ErrorPage},
     numbers::CheckMetric,
-    overview::PATIENCE,
+    overview::TIMEOUT,
     run::parse_run,
     times::{DisplayTime, date},
 };
@@ -103,7 +103,7 @@ pub async fn page(
         let now = dashboard.clock.now();
         let time = |at: Timestamp| DisplayTime::of(at, now);
         data.at = Some((time(summaries[0].requested_at), time(summaries[1].requested_at)));
-        let values = dashboard.run_index.values(&summaries, PATIENCE).await;
+        let values = dashboard.run_index.values(&summaries, TIMEOUT).await;
         if let (Some(a), Some(b)) = (values.of(&summaries[0].run), values.of(&summaries[1].run)) {
             data.metrics = changes(a, b);
         }

@@ -27,7 +27,7 @@ const RUNS: usize = 30;
 /// Maximum number of open runs.
 const OPEN: usize = 50;
 /// Maximum wait for values that are not read yet; the page is updated once they are.
-pub const PATIENCE: Span = Span::from_millis(300);
+pub const TIMEOUT: Span = Span::from_millis(300);
 /// Poll interval for changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum duration of an event stream; the browser reconnects.
@@ -177,7 +177,7 @@ pub async fn page(
     let warnings = dashboard.plans.warnings().await;
     let now = dashboard.clock.now();
     let valued = nights::valued(&all, now).into_iter().chain(&page.runs);
-    let values = dashboard.run_index.values(valued, PATIENCE).await;
+    let values = dashboard.run_index.values(valued, TIMEOUT).await;
     // Look up each name before inserting it: `collect` would sort one name for each run.
     let mut workflows = BTreeSet::new();
     for summary in &all {

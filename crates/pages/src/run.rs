@@ -22,7 +22,7 @@ use crate::{
     frame::{self, ErrorPage},
     nights,
     numbers::{CheckMetric, described, main_of},
-    overview::PATIENCE,
+    overview::TIMEOUT,
     times::{DisplayTime, clock, date},
 };
 
@@ -110,7 +110,7 @@ pub async fn page(
     let before: Vec<_> = before.filter(|summary| summary.verdict.is_some()).take(20).collect();
     let own =
         earlier.iter().find(|summary| summary.run == run).cloned().unwrap_or_else(|| RunSummary::of(state));
-    let values = dashboard.run_index.values(before.iter().copied().chain([&own]), PATIENCE).await;
+    let values = dashboard.run_index.values(before.iter().copied().chain([&own]), TIMEOUT).await;
     let own_values = values.of(&run);
     // Compare with earlier values of the check that is shown.
     let key = own_values.and_then(|own| {
