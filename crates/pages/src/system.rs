@@ -32,7 +32,7 @@ const RANGES: [(&str, Option<i64>); 4] = [("7", Some(7)), ("30", Some(30)), ("90
 /// Default range.
 const USUAL: &str = "30";
 /// Maximum wait for values that are not read yet; the page is updated once they are.
-const PATIENCE: Span = Span::from_millis(400);
+const TIMEOUT: Span = Span::from_millis(400);
 /// Maximum number of judged runs in the charts.
 const RUNS: usize = 2000;
 /// Maximum number of rows in the table of runs.
@@ -198,7 +198,7 @@ pub async fn page(
     let before =
         summaries.iter().filter(|summary| !inside(summary)).find(|summary| summary.verdict.is_some());
     let shown = &judged[..judged.len().min(RUNS)];
-    let values = dashboard.run_index.values(shown.iter().chain(before).copied(), PATIENCE).await;
+    let values = dashboard.run_index.values(shown.iter().chain(before).copied(), TIMEOUT).await;
     let range = (
         first.or(judged.last().map(|summary| summary.requested_at)).unwrap_or(now),
         // Without a range the axis ends at the last run.
