@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::{PATIENCE, Ref, Refs};
+use super::{Ref, Refs, TIMEOUT};
 
 /// Reads refs by `git ls-remote`, with git's own credentials.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,8 +15,8 @@ impl Refs for GitRefs {
         git.args(["ls-remote", "--heads", "--tags", "--refs", "--", url]);
         git.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", "file:http:https:ssh");
         git.stdin(Stdio::null()).kill_on_drop(true);
-        let output = tokio::time::timeout(PATIENCE, git.output()).await;
-        let output = output.map_err(|_| format!("git timed out after {} s", PATIENCE.as_secs()))?;
+        let output = tokio::time::timeout(TIMEOUT, git.output()).await;
+        let output = output.map_err(|_| format!("git timed out after {} s", TIMEOUT.as_secs()))?;
         let output = output.map_err(|error| format!("git cannot be started: {error}"))?;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);

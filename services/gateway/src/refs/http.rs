@@ -1,6 +1,6 @@
 //! Reads refs over HTTP with git's discovery request: for images without git.
 
-use super::{PATIENCE, Ref, Refs};
+use super::{Ref, Refs, TIMEOUT};
 
 /// Maximum size of a list of refs, bytes.
 const MAX_BYTES: usize = 64 << 20;
@@ -19,7 +19,7 @@ impl HttpRefs {
     pub fn new(token: Option<String>) -> Result<Self, reqwest::Error> {
         // Never follow redirects: the token must not reach another host.
         let http = reqwest::Client::builder()
-            .timeout(PATIENCE)
+            .timeout(TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         Ok(Self { http, token })

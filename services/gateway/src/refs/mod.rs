@@ -24,7 +24,7 @@ use crate::{Gateway, StartError, github, start};
 /// Maximum delay of a webhook; afterwards polling reports the push.
 const GRACE: Span = Span::from_secs(120);
 /// Timeout of reading a repository's refs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A branch or a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
