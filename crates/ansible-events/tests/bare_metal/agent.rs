@@ -101,7 +101,7 @@ async fn fact(broker: &Broker, kind: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 async fn the_agent_runs_a_job_of_its_subscription() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     let mut storage = Command::new(
         std::env::var_os("BURNIN_STORAGE_STANDIN").expect("BURNIN_STORAGE_STANDIN is set by .ci/ansible.sh"),
     );

@@ -14,7 +14,7 @@ pub const STORAGE: &str = "10.78.0.1:8086";
 pub struct AnsibleBed(PathBuf);
 
 impl AnsibleBed {
-    pub fn here() -> Self {
+    pub fn new() -> Self {
         Self(
             std::env::var_os("BURNIN_ANSIBLE_BED")
                 .expect("BURNIN_ANSIBLE_BED is set by .ci/ansible.sh")

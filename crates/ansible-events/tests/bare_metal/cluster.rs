@@ -26,7 +26,7 @@ const PLAYS: [&str; 8] = ["reach", "hosts", "share", "slurm", "validate", "progr
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_cluster_is_provisioned() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     bed.credentials(ACCOUNT);
     let workspace = bed.workspace_with_agent();
     let ran = workspace.run("provision.yaml");
@@ -138,7 +138,7 @@ fn success_requires_a_complete_run(bed: &AnsibleBed) {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn the_cluster_is_released() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     let setting = "cd /mnt/shared/burnin-dgx && mkdir -p jobs/left && cd jobs/left && sbatch --parsable -N2 --wrap 'srun sleep 600' && \
                    cd /tmp && sbatch --parsable -N1 -w dgx04 --output=/dev/null --wrap 'exec sleep 600' && \
                    scontrol update nodename=dgx03 state=drain reason='burnin: looked slow' && \

@@ -16,7 +16,7 @@ fn state(bed: &AnsibleBed) -> Vec<String> {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn an_unreachable_host_is_reported() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     let before = state(&bed);
     bed.cut("dgx03");
     let workspace = bed.workspace();
@@ -39,7 +39,7 @@ fn an_unreachable_host_is_reported() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_wrong_sudo_password_is_reported() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     let before = state(&bed);
     let workspace = bed.workspace().set("_SSH_USER", "asked");
     let file = workspace.path().join("secret");
@@ -62,7 +62,7 @@ fn a_wrong_sudo_password_is_reported() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn an_unshared_folder_is_reported() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     bed.on("dgx02", "umount /mnt/shared && mkdir -p /mnt/shared && chmod 777 /mnt/shared");
     let workspace = bed.workspace();
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
@@ -88,7 +88,7 @@ fn an_unshared_folder_is_reported() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_kernel_without_nfs_is_reported() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     if bed.on("login", "modprobe nfsd 2>/dev/null; grep -w nfsd /proc/filesystems").contains("nfsd") {
         println!("skipped: this kernel has NFS, and the test needs one without it");
         return;
@@ -115,7 +115,7 @@ fn a_kernel_without_nfs_is_reported() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_foreign_slurm_configuration_is_kept() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     bed.on("dgx01", "echo ClusterName=production > /etc/slurm/slurm.conf");
     let before = state(&bed);
     let workspace = bed.workspace();
@@ -134,7 +134,7 @@ fn a_foreign_slurm_configuration_is_kept() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn an_agent_program_with_a_wrong_digest_is_reported_before_any_host_is_contacted() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     let right = bed.workspace_with_agent().substitutions["_AGENT_SHA256"].clone();
     let wrong = "0".repeat(64);
     let workspace = bed.workspace_with_agent().set("_AGENT_SHA256", &wrong);
@@ -163,7 +163,7 @@ fn an_agent_program_with_a_wrong_digest_is_reported_before_any_host_is_contacted
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn missing_credentials_of_the_agent_are_reported() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     let before = state(&bed);
     let workspace = bed.workspace_with_agent();
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
@@ -185,7 +185,7 @@ fn missing_credentials_of_the_agent_are_reported() {
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
 fn a_partially_installed_agent_is_removed() {
-    let bed = AnsibleBed::here();
+    let bed = AnsibleBed::new();
     let workspace = bed.workspace_with_agent();
     let state = workspace.path().join("state").to_str().unwrap().to_owned();
     let workspace = workspace.set("_STATE", state);
