@@ -73,12 +73,12 @@ fn a_cluster_is_provisioned() {
     let logs = PLAYS.map(|play| workspace.read(&format!("events/{play}.jsonl"))).concat() + &ran.log;
     assert!(!logs.contains(&key[..40]));
 
-    again(&bed);
+    repeat_without_changes(&bed);
     success_requires_a_complete_run(&bed);
 }
 
 /// A second run changes no host. The ssh key is a secret of the simulated cloud instead of a file.
-fn again(bed: &AnsibleBed) {
+fn repeat_without_changes(bed: &AnsibleBed) {
     let workspace =
         bed.workspace_with_agent().set("_SSH_KEY", "projects/my-project/secrets/dgx-ssh/versions/1");
     let ran = workspace.run("provision.yaml");
