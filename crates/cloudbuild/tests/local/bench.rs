@@ -183,12 +183,12 @@ fn an_image_on_a_machine_with_gpus_contains_every_installed_program_of_nccl_test
 }
 
 /// Program; operation and root; bytes and count; ratio of bus to algorithm bandwidth; wrong elements in place.
-type Facts = (&'static str, [&'static str; 2], [u64; 2], f64, &'static str);
+type CollectiveCase = (&'static str, [&'static str; 2], [u64; 2], f64, &'static str);
 
 /// Output and results of each program of nccl-tests 2.19.6 with four ranks (`src/*.cu`): operation and root (`*RunTest`), size in
 /// bytes and element count for a requested size of 1,000 bytes (`*GetCollByteCount`: parts are rounded down to 16 bytes), ratio of bus to
 /// algorithm bandwidth (`*GetBw`), and the in-place column of wrong elements (`reportErrors` in `*InitData`).
-const COLLECTIVES: [Facts; 6] = [
+const COLLECTIVES: [CollectiveCase; 6] = [
     ("all_gather_perf", ["none", "-1"], [960, 60], 0.75, "0"),
     ("all_reduce_perf", ["sum", "-1"], [1000, 250], 1.5, "0"),
     ("alltoall_perf", ["none", "-1"], [960, 60], 0.75, "N/A"),
