@@ -57,7 +57,7 @@ impl FolderDeployment {
     }
 
     /// All resources of the provider.
-    fn has(&self) -> Vec<String> {
+    fn resources(&self) -> Vec<String> {
         let entries = fs::read_dir(self.there()).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
@@ -139,7 +139,7 @@ async fn deployed_clusters_conform() {
     let order = bed.order(bed.deploy("", &two(&json!({}))), bed.destroy(""));
     let clusters = FolderDeployment::provider(&bed.root, &bed.store, Arc::new(SystemClock));
     provider_conformance::clusters(&clusters, &order.system, SystemClock.now() + LIFE).await;
-    assert_eq!(bed.has(), [""; 0], "no cluster is left after the suite");
+    assert_eq!(bed.resources(), [""; 0], "no cluster is left after the suite");
 
     // The suite also runs through the provider of all kinds.
     let hosts = supervisor::ClusterFolder::new(bed.root.path().join("hosts"), crate::support::program());
@@ -148,7 +148,7 @@ async fn deployed_clusters_conform() {
     let deployed = FolderDeployment::provider(&both.root, &both.store, Arc::new(SystemClock));
     let systems = Providers { deployed, local: Some(LocalClusters::new(hosts, Arc::new(SystemClock), 0)) };
     provider_conformance::clusters(&systems, &order.system, SystemClock.now() + LIFE).await;
-    assert_eq!(both.has(), [""; 0]);
+    assert_eq!(both.resources(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,9 +171,9 @@ async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
         format!("a-run {seconds}\n"),
         "the cluster's folder of the bucket contains the labels"
     );
-    assert_eq!(bed.has(), [order.name.as_str()]);
+    assert_eq!(bed.resources(), [order.name.as_str()]);
     let deleted = bed.delete(&order.name).await.unwrap();
-    assert_eq!((deleted.evidence.as_str(), bed.has().len()), ("the folder was listed", 0));
+    assert_eq!((deleted.evidence.as_str(), bed.resources().len()), ("the folder was listed", 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,7 +229,7 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
             "{made}: {status:?}"
         );
         bed.delete(&order.name).await.unwrap();
-        assert_eq!(bed.has(), [""; 0], "an unusable cluster is released too");
+        assert_eq!(bed.resources(), [""; 0], "an unusable cluster is released too");
     }
 }
 
@@ -270,9 +270,9 @@ async fn a_partial_deployment_is_destroyed() {
         panic!("the deployment must fail")
     };
     assert!(why.contains("quota H100 exceeded"), "{why}");
-    assert_eq!(bed.has(), [order.name.as_str()], "half of the resources exist");
+    assert_eq!(bed.resources(), [order.name.as_str()], "half of the resources exist");
     bed.delete(&order.name).await.unwrap();
-    assert_eq!(bed.has(), [""; 0]);
+    assert_eq!(bed.resources(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,14 +280,14 @@ async fn a_running_deployment_is_stopped_before_the_teardown() {
     let bed = FolderDeployment::new();
     let order = bed.order(bed.deploy("sleep 300", &two(&json!({}))), bed.destroy(""));
     bed.clusters.create(&order).await.unwrap();
-    while bed.has().is_empty() {
+    while bed.resources().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(bed.clusters.poll(&order.name).await.unwrap(), ClusterStatus::Starting);
     bed.delete(&order.name).await.unwrap();
-    assert_eq!(bed.has(), [""; 0]);
+    assert_eq!(bed.resources(), [""; 0]);
     assert!(bed.clusters.create(&order).await.is_err(), "a released name is not deployed again");
-    assert_eq!(bed.has(), [""; 0]);
+    assert_eq!(bed.resources(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -303,13 +303,13 @@ async fn teardowns_are_retried_with_growing_delays_until_no_resource_is_left() {
         bed.delete(&order.name).await.unwrap_err();
         let why = bed.delete(&order.name).await.unwrap_err();
         assert!(why.contains(&format!("failed teardowns: {failed}; next attempt at")), "{why}");
-        assert_eq!((count(), bed.has().len()), (failed, 1), "no teardown starts before the delay ends");
+        assert_eq!((count(), bed.resources().len()), (failed, 1), "no teardown starts before the delay ends");
         bed.clock.advance(Span::from_secs(pause - 1));
         assert!(bed.delete(&order.name).await.is_err());
         bed.clock.advance(Span::from_secs(1));
     }
     bed.delete(&order.name).await.unwrap();
-    assert_eq!((count(), bed.has().len()), (3, 0));
+    assert_eq!((count(), bed.resources().len()), (3, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -392,7 +392,7 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
     let deleted = bed.delete(&first.name).await.unwrap();
     assert!(deleted.evidence.starts_with("listed; kept: base until "), "{}", deleted.evidence);
     let part = |part: &str| format!("{}.{part}", first.name);
-    assert_eq!(sorted(bed.has()), [part("base"), part("image")]);
+    assert_eq!(sorted(bed.resources()), [part("base"), part("image")]);
 
     // The kept parts are a separate cluster, with their own lease.
     let listed = bed.clusters.list().await.unwrap().clusters;
@@ -407,10 +407,10 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
     bed.clusters.create(&second).await.unwrap();
     bed.clusters.create(&second).await.unwrap();
     assert!(matches!(bed.settled(&second.name).await, ClusterStatus::Ready(_)));
-    assert_eq!(sorted(bed.has()), [part("base"), part("image"), format!("{}.machines", second.name)]);
+    assert_eq!(sorted(bed.resources()), [part("base"), part("image"), format!("{}.machines", second.name)]);
     let deleted = bed.delete(&second.name).await.unwrap();
     assert_eq!(deleted.evidence, "listed");
-    assert_eq!(sorted(bed.has()), [part("base"), part("image")]);
+    assert_eq!(sorted(bed.resources()), [part("base"), part("image")]);
 
     // Another deployment does not use these parts.
     let other = order_of(&bed, "other", |deploy| {
@@ -418,14 +418,14 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
     });
     bed.clusters.create(&other).await.unwrap();
     assert!(matches!(bed.settled(&other.name).await, ClusterStatus::Ready(_)));
-    assert!(bed.has().contains(&format!("{}.base", other.name)));
+    assert!(bed.resources().contains(&format!("{}.base", other.name)));
 
     // A run whose lease ends after that of the kept parts creates its own parts.
     bed.clock.advance(Span::from_secs(30 * 24 * 3600 - 60));
     let late = order_of(&bed, "late", |_| {});
     bed.clusters.create(&late).await.unwrap();
     assert!(matches!(bed.settled(&late.name).await, ClusterStatus::Ready(_)));
-    assert!(bed.has().contains(&format!("{}.base", late.name)));
+    assert!(bed.resources().contains(&format!("{}.base", late.name)));
     bed.keep.clear();
 
     // The sweeper releases every cluster at the end of its lease, and the kept parts of the late run at the end of
@@ -438,7 +438,7 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let left: Vec<_> = bed.has().into_iter().filter(|name| name.starts_with(&first.name)).collect();
+    let left: Vec<_> = bed.resources().into_iter().filter(|name| name.starts_with(&first.name)).collect();
     assert_eq!(left, Vec::<String>::new());
     bed.clock.advance(Span::from_secs(30 * 24 * 3600 + 1));
     for _ in 0..3000 {
@@ -447,14 +447,14 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(bed.has(), Vec::<String>::new());
+    assert_eq!(bed.resources(), Vec::<String>::new());
 
     // A new deployment does not use released parts.
     bed.keep = [("base".to_owned(), month)].into();
     let anew = order_of(&bed, "anew", |_| {});
     bed.clusters.create(&anew).await.unwrap();
     assert!(matches!(bed.settled(&anew.name).await, ClusterStatus::Ready(_)));
-    assert!(bed.has().contains(&format!("{}.base", anew.name)));
+    assert!(bed.resources().contains(&format!("{}.base", anew.name)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -475,7 +475,7 @@ async fn kept_parts_in_use_are_not_released() {
         panic!("released although {} uses it", user.name)
     };
     assert!(why.starts_with(&format!("cluster {} uses these parts", user.name)), "{why}");
-    assert!(bed.has().contains(&format!("{}.base", first.name)));
+    assert!(bed.resources().contains(&format!("{}.base", first.name)));
     bed.delete(&user.name).await.unwrap();
     let released = loop {
         match release(&bed.clusters, &kept).await.unwrap() {
@@ -486,7 +486,7 @@ async fn kept_parts_in_use_are_not_released() {
         }
     };
     assert!(matches!(released, Some(SweptCluster { outcome: SweepResult::Deleted(_), .. })), "{released:?}");
-    assert_eq!(bed.has(), Vec::<String>::new());
+    assert_eq!(bed.resources(), Vec::<String>::new());
     assert_eq!(release(&bed.clusters, &kept).await.unwrap(), None, "the released parts are not listed");
     assert_eq!(release(&bed.clusters, "never").await.unwrap(), None);
 }
@@ -519,8 +519,8 @@ async fn the_deletion_of_a_failed_deployment_keeps_no_parts() {
     });
     bed.clusters.create(&order).await.unwrap();
     assert!(matches!(bed.settled(&order.name).await, ClusterStatus::Broken(_)));
-    assert!(bed.has().contains(&format!("{}.base", order.name)));
+    assert!(bed.resources().contains(&format!("{}.base", order.name)));
     assert_eq!(bed.delete(&order.name).await.unwrap().evidence, "listed");
-    assert_eq!(bed.has(), Vec::<String>::new());
+    assert_eq!(bed.resources(), Vec::<String>::new());
     assert!(bed.clusters.list().await.unwrap().clusters.is_empty());
 }
