@@ -52,19 +52,19 @@ impl FolderDeployment {
         DeployedClusters::new(&clusters::KINDS, builds, Arc::clone(store), clock)
     }
 
-    fn there(&self) -> PathBuf {
+    fn resource_folder(&self) -> PathBuf {
         self.root.path().join("there")
     }
 
     /// All resources of the provider.
     fn resources(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.there()).unwrap();
+        let entries = fs::read_dir(self.resource_folder()).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
     /// A deployment with this first step, which then succeeds.
     fn deploy(&self, first: &str, made: &Value) -> BuildSpec {
-        let there = self.there().display().to_string();
+        let there = self.resource_folder().display().to_string();
         let script = format!(
             "mkdir '{there}'/\"$_CLUSTER\"\nmkdir -p \"$_STATE\"; echo \"$_RUN $_EXPIRES\" >\"$_STATE/labels\"\n\
              {first}\ncat >cluster.json <<'MADE'\n{made}\nMADE"
@@ -74,7 +74,7 @@ impl FolderDeployment {
 
     /// A teardown that runs the command `first`, deletes the cluster's resources and lists those that remain.
     fn destroy(&self, first: &str) -> BuildSpec {
-        let there = self.there().display().to_string();
+        let there = self.resource_folder().display().to_string();
         let script = format!(
             "{first}\nrm -rf '{there}'/\"$_CLUSTER\"\nleft=$(ls '{there}')\n\
              printf '{{\"left\": [%s], \"evidence\": \"the folder was listed\"}}' \"${{left:+\\\"$left\\\"}}\" >gone.json"
@@ -320,7 +320,7 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         ("echo '{\"left\": []}' >gone.json; exit 0", "missing field `evidence`"),
     ] {
         let bed = FolderDeployment::new();
-        let first = first.replace("{there}", &bed.there().display().to_string());
+        let first = first.replace("{there}", &bed.resource_folder().display().to_string());
         let order = bed.order(bed.deploy("", &two(&json!({}))), bed.destroy(&first));
         bed.clusters.create(&order).await.unwrap();
         bed.settled(&order.name).await;
@@ -352,7 +352,7 @@ async fn an_unreadable_request_is_left_to_an_operator() {
 
 /// Steps that deploy a network, an image and machines, each as one file in the provider's folder.
 fn with_parts(bed: &FolderDeployment) -> (BuildSpec, BuildSpec) {
-    let there = bed.there().display().to_string();
+    let there = bed.resource_folder().display().to_string();
     let deploy = format!(
         "cd '{there}'\nfor part in base image; do\n  uses=_${{part^^}}\n\
          if [[ -n ${{!uses}} ]]; then [[ -e ${{!uses}}.$part ]]; else touch \"$_CLUSTER.$part\"; fi\ndone\n\
