@@ -95,7 +95,7 @@ impl FolderDeployment {
         LeaseRequest { name: id.resource_name(), id, system, expires_at }
     }
 
-    async fn settled(&self, name: &str) -> ClusterStatus {
+    async fn status_after_start(&self, name: &str) -> ClusterStatus {
         for _ in 0..3000 {
             match self.clusters.poll(name).await.unwrap() {
                 ClusterStatus::Starting => tokio::time::sleep(Duration::from_millis(5)).await,
@@ -157,7 +157,7 @@ async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
     let made = two(&json!({"shared_folder": "/mnt/really here", "partition": "a3mega"}));
     let order = bed.order(bed.deploy("", &made), bed.destroy(""));
     bed.clusters.create(&order).await.unwrap();
-    let ClusterStatus::Ready(cluster) = bed.settled(&order.name).await else {
+    let ClusterStatus::Ready(cluster) = bed.status_after_start(&order.name).await else {
         panic!("the cluster is ready")
     };
     let settings = Slurm::of(&cluster).unwrap();
@@ -192,7 +192,7 @@ async fn a_failed_playbook_is_reported_with_host_and_task() {
         deploy.config["artifacts"]["objects"]["paths"] = json!(["cluster.json", "events/*.jsonl"]);
         let order = bed.order(deploy, bed.destroy(""));
         bed.clusters.create(&order).await.unwrap();
-        match (bed.settled(&order.name).await, expected) {
+        match (bed.status_after_start(&order.name).await, expected) {
             (ClusterStatus::Ready(_), None) => {}
             (ClusterStatus::Broken(why), Some(expected)) => {
                 assert!(why.contains(expected), "{events}: {why}")
@@ -223,7 +223,7 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
         let bed = FolderDeployment::new();
         let order = bed.order(bed.deploy("", &made), bed.destroy(""));
         bed.clusters.create(&order).await.unwrap();
-        let status = bed.settled(&order.name).await;
+        let status = bed.status_after_start(&order.name).await;
         assert!(
             matches!(&status, ClusterStatus::Broken(why) if why.contains(expected)),
             "{made}: {status:?}"
@@ -246,7 +246,7 @@ async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
         deployed.system = System::new("kubernetes", settings);
         order.system = deployed.to_system();
         bed.clusters.create(&order).await.unwrap();
-        match bed.settled(&order.name).await {
+        match bed.status_after_start(&order.name).await {
             ClusterStatus::Ready(cluster) => {
                 let kubernetes = cluster_kubernetes::Kubernetes::of(&cluster).unwrap();
                 assert_eq!((cluster.slots(), kubernetes.namespace.as_str()), (16, "burnin"));
@@ -266,7 +266,7 @@ async fn a_partial_deployment_is_destroyed() {
     let deploy = bed.deploy("echo 'quota H100 exceeded' >&2; exit 3", &two(&json!({})));
     let order = bed.order(deploy, bed.destroy(""));
     bed.clusters.create(&order).await.unwrap();
-    let ClusterStatus::Broken(why) = bed.settled(&order.name).await else {
+    let ClusterStatus::Broken(why) = bed.status_after_start(&order.name).await else {
         panic!("the deployment must fail")
     };
     assert!(why.contains("quota H100 exceeded"), "{why}");
@@ -297,7 +297,7 @@ async fn teardowns_are_retried_with_growing_delays_until_no_resource_is_left() {
     let first = format!("echo x >>'{0}'; [[ $(wc -l <'{0}') -ge 3 ]] || exit 1", tries.display());
     let order = bed.order(bed.deploy("", &two(&json!({}))), bed.destroy(&first));
     bed.clusters.create(&order).await.unwrap();
-    bed.settled(&order.name).await;
+    bed.status_after_start(&order.name).await;
     let count = || fs::read_to_string(&tries).unwrap_or_default().lines().count();
     for (failed, pause) in [(1, 30), (2, 60)] {
         bed.delete(&order.name).await.unwrap_err();
@@ -323,7 +323,7 @@ async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
         let first = first.replace("{there}", &bed.resource_folder().display().to_string());
         let order = bed.order(bed.deploy("", &two(&json!({}))), bed.destroy(&first));
         bed.clusters.create(&order).await.unwrap();
-        bed.settled(&order.name).await;
+        bed.status_after_start(&order.name).await;
         let why = bed.delete(&order.name).await.unwrap_err();
         assert!(why.contains(expected), "{expected}: {why}");
         assert_eq!(bed.clusters.list().await.unwrap().clusters.len(), 1, "the cluster is listed");
@@ -388,7 +388,7 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
     bed.keep = [("base".to_owned(), month), ("image".to_owned(), month)].into();
     let first = order_of(&bed, "night-1", |_| {});
     bed.clusters.create(&first).await.unwrap();
-    assert!(matches!(bed.settled(&first.name).await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start(&first.name).await, ClusterStatus::Ready(_)));
     let deleted = bed.delete(&first.name).await.unwrap();
     assert!(deleted.evidence.starts_with("listed; kept: base until "), "{}", deleted.evidence);
     let part = |part: &str| format!("{}.{part}", first.name);
@@ -406,7 +406,7 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
     });
     bed.clusters.create(&second).await.unwrap();
     bed.clusters.create(&second).await.unwrap();
-    assert!(matches!(bed.settled(&second.name).await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start(&second.name).await, ClusterStatus::Ready(_)));
     assert_eq!(sorted(bed.resources()), [part("base"), part("image"), format!("{}.machines", second.name)]);
     let deleted = bed.delete(&second.name).await.unwrap();
     assert_eq!(deleted.evidence, "listed");
@@ -417,14 +417,14 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
         deploy.substitutions.insert("_FAIL".to_owned(), "no".to_owned());
     });
     bed.clusters.create(&other).await.unwrap();
-    assert!(matches!(bed.settled(&other.name).await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start(&other.name).await, ClusterStatus::Ready(_)));
     assert!(bed.resources().contains(&format!("{}.base", other.name)));
 
     // A run whose lease ends after that of the kept parts creates its own parts.
     bed.clock.advance(Span::from_secs(30 * 24 * 3600 - 60));
     let late = order_of(&bed, "late", |_| {});
     bed.clusters.create(&late).await.unwrap();
-    assert!(matches!(bed.settled(&late.name).await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start(&late.name).await, ClusterStatus::Ready(_)));
     assert!(bed.resources().contains(&format!("{}.base", late.name)));
     bed.keep.clear();
 
@@ -453,7 +453,7 @@ async fn later_runs_use_kept_parts_until_the_sweeper_releases_them() {
     bed.keep = [("base".to_owned(), month)].into();
     let anew = order_of(&bed, "anew", |_| {});
     bed.clusters.create(&anew).await.unwrap();
-    assert!(matches!(bed.settled(&anew.name).await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start(&anew.name).await, ClusterStatus::Ready(_)));
     assert!(bed.resources().contains(&format!("{}.base", anew.name)));
 }
 
@@ -463,12 +463,12 @@ async fn kept_parts_in_use_are_not_released() {
     bed.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
     let first = order_of(&bed, "night-1", |_| {});
     bed.clusters.create(&first).await.unwrap();
-    assert!(matches!(bed.settled(&first.name).await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start(&first.name).await, ClusterStatus::Ready(_)));
     bed.delete(&first.name).await.unwrap();
     let kept = format!("{}-kept", first.name);
     let user = order_of(&bed, "night-2", |_| {});
     bed.clusters.create(&user).await.unwrap();
-    assert!(matches!(bed.settled(&user.name).await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start(&user.name).await, ClusterStatus::Ready(_)));
     let Some(SweptCluster { outcome: SweepResult::DeletionFailed(why), .. }) =
         release(&bed.clusters, &kept).await.unwrap()
     else {
@@ -498,7 +498,7 @@ async fn kept_parts_are_not_used_beyond_their_recorded_lease() {
     bed.keep = [("base".to_owned(), Span::from_secs(30 * 24 * 3600))].into();
     let order = order_of(&bed, "night-1", |_| {});
     bed.clusters.create(&order).await.unwrap();
-    assert!(matches!(bed.settled(&order.name).await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start(&order.name).await, ClusterStatus::Ready(_)));
     let recorded = bed.clock.now() + Span::from_secs(29 * 24 * 3600);
     let open = format!("clusters/open/{}", order.name);
     let request = bed.store.read(&open).await.unwrap().unwrap();
@@ -518,7 +518,7 @@ async fn the_deletion_of_a_failed_deployment_keeps_no_parts() {
         deploy.substitutions.insert("_FAIL".to_owned(), "true".to_owned());
     });
     bed.clusters.create(&order).await.unwrap();
-    assert!(matches!(bed.settled(&order.name).await, ClusterStatus::Broken(_)));
+    assert!(matches!(bed.status_after_start(&order.name).await, ClusterStatus::Broken(_)));
     assert!(bed.resources().contains(&format!("{}.base", order.name)));
     assert_eq!(bed.delete(&order.name).await.unwrap().evidence, "listed");
     assert_eq!(bed.resources(), Vec::<String>::new());
