@@ -106,7 +106,7 @@ impl ToolkitHost {
         self.clusters.create(&self.order).await.unwrap();
     }
 
-    pub async fn settled(&self) -> ClusterStatus {
+    pub async fn status_after_start(&self) -> ClusterStatus {
         for _ in 0..6000 {
             match self.clusters.poll(&self.order.name).await.unwrap() {
                 ClusterStatus::Starting => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -118,7 +118,7 @@ impl ToolkitHost {
 
     /// Reason why the deployment failed.
     pub async fn broken(&self) -> String {
-        match self.settled().await {
+        match self.status_after_start().await {
             ClusterStatus::Broken(why) => why,
             other => panic!("{other:?}\n{}", self.cloud.calls()),
         }

@@ -96,7 +96,7 @@ async fn a_cancelled_deployment_is_unlocked_and_destroyed() {
 async fn a_failed_teardown_reports_the_remaining_resources_and_is_repeated() {
     let bed = ToolkitHost::new(FILESTORE, &[]);
     bed.create().await;
-    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start().await, ClusterStatus::Ready(_)));
     let twice = "Error: googleapi: Error 503: backendError\n";
     bed.cloud.fault("destroy-cluster", &twice.repeat(2)).unwrap();
     bed.cloud.fault("delete-image", "ERROR: the image is in use").unwrap();
@@ -114,7 +114,7 @@ async fn a_failed_teardown_reports_the_remaining_resources_and_is_repeated() {
 async fn a_teardown_deletes_foreign_resources_on_its_network() {
     let bed = ToolkitHost::new(FILESTORE, &[]);
     bed.create().await;
-    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start().await, ClusterStatus::Ready(_)));
     let mut kinds = bed.cloud.kinds();
     let network =
         kinds["network"].as_object().unwrap().keys().find(|name| name.ends_with("-net")).unwrap().clone();
@@ -168,7 +168,7 @@ async fn an_insufficient_reservation_is_rejected_before_a_resource_is_created() 
 async fn a_teardown_requires_an_active_account() {
     let bed = ToolkitHost::new(FILESTORE, &[]);
     bed.create().await;
-    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)));
+    assert!(matches!(bed.status_after_start().await, ClusterStatus::Ready(_)));
     bed.cloud.fault("auth", "no account\nno account\nno account").unwrap();
     let why = bed.delete().await.unwrap_err();
     assert!(why.contains("gcloud: expected an active account"), "{why}");

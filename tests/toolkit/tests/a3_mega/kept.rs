@@ -9,7 +9,7 @@ async fn night(bed: &mut ToolkitHost, run: &str) -> Vec<String> {
     bed.order.id.run = run.parse().unwrap();
     bed.order.name = bed.order.id.resource_name();
     bed.create().await;
-    let status = bed.settled().await;
+    let status = bed.status_after_start().await;
     assert!(matches!(status, ClusterStatus::Ready(_)), "{run}: {status:?}");
     bed.delete().await.unwrap();
     bed.cloud.things()

@@ -26,7 +26,7 @@ fn recorded(bed: &ToolkitHost, name: &str) {
 async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> ToolkitHost {
     let bed = ToolkitHost::new(workflow, more);
     bed.create().await;
-    let ClusterStatus::Ready(cluster) = bed.settled().await else {
+    let ClusterStatus::Ready(cluster) = bed.status_after_start().await else {
         panic!("{:?}", bed.clusters.poll(&bed.order.name).await)
     };
     assert_eq!((cluster.slots(), cluster.nodes.len()), (16, 2));
@@ -89,7 +89,7 @@ fn sha256() -> String {
 async fn an_agent_is_installed_with_the_cluster_and_removed_with_it() {
     let bed = with_agent(&sha256());
     bed.create().await;
-    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)), "{}", bed.cloud.calls());
+    assert!(matches!(bed.status_after_start().await, ClusterStatus::Ready(_)), "{}", bed.cloud.calls());
     let things = bed.cloud.things();
     // Terraform grants the agent's other permissions.
     let rights: Vec<_> = things.iter().filter(|thing| thing.starts_with("right ")).collect();
@@ -136,7 +136,7 @@ async fn a_spot_cluster_uses_no_reservation() {
     let more = [("_PROVISIONING", "spot"), ("_RESERVATION", "")];
     let bed = ToolkitHost::new("a3-mega-slurm.yaml", &more);
     bed.create().await;
-    assert!(matches!(bed.settled().await, ClusterStatus::Ready(_)), "{}", bed.cloud.calls());
+    assert!(matches!(bed.status_after_start().await, ClusterStatus::Ready(_)), "{}", bed.cloud.calls());
     assert!(!bed.cloud.calls().contains("reservations"));
     let kinds = bed.cloud.kinds();
     let spot = |node: &serde_json::Value| node["scheduling"]["provisioningModel"] == "SPOT";
