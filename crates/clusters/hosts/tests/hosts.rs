@@ -114,7 +114,7 @@ fn job(name: &str, cluster: &Cluster, image: Option<&Image>) -> JobSpec {
     }
 }
 
-async fn settled(jobs: &HostsJobs, job: &JobSpec) -> JobStatus {
+async fn final_status(jobs: &HostsJobs, job: &JobSpec) -> JobStatus {
     let started = Instant::now();
     loop {
         match jobs.poll(&job.cluster, &job.name).await {
@@ -128,14 +128,14 @@ async fn settled(jobs: &HostsJobs, job: &JobSpec) -> JobStatus {
 }
 
 async fn ended(jobs: &HostsJobs, job: &JobSpec) -> JobEnd {
-    match settled(jobs, job).await {
+    match final_status(jobs, job).await {
         JobStatus::Ended(end) => end,
         other => panic!("{}: {other:?}", job.name),
     }
 }
 
 async fn lost(jobs: &HostsJobs, job: &JobSpec) -> (String, String) {
-    match settled(jobs, job).await {
+    match final_status(jobs, job).await {
         JobStatus::Lost { code, why } => (code, why),
         other => panic!("{}: {other:?}", job.name),
     }
