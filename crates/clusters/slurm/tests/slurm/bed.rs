@@ -159,7 +159,7 @@ impl SlurmBed {
 }
 
 /// Polls until the status is not `Active`.
-pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
+pub async fn final_status(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     let begun = Instant::now();
     loop {
         match jobs.poll(&job.cluster, &job.name).await {
@@ -178,7 +178,7 @@ pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
 
 /// Polls until the job's program has ended, and returns its end.
 pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
-    match settled(jobs, job).await {
+    match final_status(jobs, job).await {
         JobStatus::Ended(end) => end,
         other => panic!("{}: {other:?}", job.name),
     }
@@ -186,7 +186,7 @@ pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
 
 /// Polls until a job is lost, and returns Slurm's state and the reason.
 pub async fn lost(jobs: &dyn Scheduler, job: &JobSpec) -> (String, String) {
-    match settled(jobs, job).await {
+    match final_status(jobs, job).await {
         JobStatus::Lost { code, why } => (code, why),
         other => panic!("{}: {other:?}", job.name),
     }

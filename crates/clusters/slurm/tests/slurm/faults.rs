@@ -6,7 +6,7 @@ use cluster_api::{ClusterStatus, JobStatus, Scheduler, Settings, shell::quote};
 use cluster_slurm::Slurm;
 use model::Cluster;
 
-use crate::bed::{SlurmBed, ended, lost, settled};
+use crate::bed::{SlurmBed, ended, final_status, lost};
 
 /// Waits until the benchmark runs on every node.
 fn running(bed: &SlurmBed, name: &str) {
@@ -62,14 +62,14 @@ async fn a_job_that_yields_is_preempted_by_any_other_job() {
     bed.jobs().submit(&job).await.unwrap();
     running(&bed, "yields");
     bed.run("sbatch --partition=main --nodes=1 --exclusive --output=/dev/null --wrap 'sleep 60'");
-    let end = settled(&bed.jobs(), &job).await;
+    let end = final_status(&bed.jobs(), &job).await;
     assert!(
         matches!(&end, JobStatus::Yielded { why } if why.contains("preempted it for another job")),
         "{end:?}"
     );
     bed.wait_for("the other job runs", || bed.run("squeue -h -p main -o %T") == "RUNNING");
     assert!(
-        matches!(settled(&bed.jobs(), &job).await, JobStatus::Yielded { .. }),
+        matches!(final_status(&bed.jobs(), &job).await, JobStatus::Yielded { .. }),
         "the first end state is final"
     );
     assert_eq!(bed.begun("yields"), 4, "the preempted job is not started again");
