@@ -122,7 +122,7 @@ pub async fn wait_for(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// Waits until a job has ended, with any result.
-pub async fn last(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, PortError> {
+pub async fn final_status(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, PortError> {
     let start = Instant::now();
     loop {
         match jobs.poll(&job.cluster, &job.name).await {
@@ -135,7 +135,7 @@ pub async fn last(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, Port
 }
 
 pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
-    match last(jobs, job).await {
+    match final_status(jobs, job).await {
         Ok(JobStatus::Ended(end)) => end,
         other => panic!("{}: {other:?}", job.name),
     }

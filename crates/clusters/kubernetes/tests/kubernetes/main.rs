@@ -6,7 +6,7 @@ mod once;
 mod output;
 mod real;
 
-use bed::{KubernetesBed, ended, last, text, wait_for};
+use bed::{KubernetesBed, ended, final_status, text, wait_for};
 use cluster_api::{JobSpec, JobStatus, Scheduler, Settings, scheduler_conformance};
 use cluster_kubernetes::{Kubernetes, manifest, names};
 use model::Class;
@@ -204,7 +204,7 @@ async fn a_known_cause_in_a_termination_message_decides_the_failure() {
     let bed = KubernetesBed::up(glibc).await;
     let (jobs, job) = (bed.jobs(), bed.job("glibc", json!({})));
     jobs.submit(&job).await.unwrap();
-    let end = last(&jobs, &job).await;
+    let end = final_status(&jobs, &job).await;
     assert!(
         matches!(&end, Err(PortError::Permanent(why)) if why.code == "GLIBC_MISMATCH" && why.class == Class::Input && why.message.contains("GLIBC_2.34")),
         "{end:?}"
@@ -257,7 +257,7 @@ async fn a_workload_is_read_in_the_served_version() {
         .await;
         bed.api.serve_kueue(&[second]);
         bed.controllers.evict(name);
-        let end = last(&jobs, &job).await;
+        let end = final_status(&jobs, &job).await;
         assert!(matches!(&end, Ok(JobStatus::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
     }
 }
@@ -268,7 +268,7 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
     bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("late", json!({"queue": "a4", "begin_within": "1s"})));
     jobs.submit(&job).await.unwrap();
-    let end = last(&jobs, &job).await;
+    let end = final_status(&jobs, &job).await;
     assert!(
         matches!(&end, Err(PortError::Permanent(why)) if why.class == Class::Infrastructure && ["QUOTA", "ADMISSION_TIMEOUT"].contains(&why.code.as_str())),
         "{end:?}"
@@ -280,7 +280,7 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
     bed.controllers.hold(false);
     jobs.submit(&job).await.unwrap();
     assert_eq!(
-        (bed.made("late"), last(&jobs, &job).await.is_err()),
+        (bed.made("late"), final_status(&jobs, &job).await.is_err()),
         (1, true),
         "the job is not started again"
     );
@@ -298,7 +298,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
     })
     .await;
     bed.controllers.evict("preempted");
-    let end = last(&jobs, &job).await;
+    let end = final_status(&jobs, &job).await;
     assert!(matches!(&end, Ok(JobStatus::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
     jobs.release(&job.cluster, "preempted").await.unwrap();
     assert_eq!((bed.api.list("/pods").len(), bed.made("preempted")), (0, 1));
@@ -340,15 +340,15 @@ async fn a_yielding_job_ends_if_it_is_preempted_or_finds_no_free_nodes() {
     // JobSet 0.11 would add a label that no API server accepts.
     assert_eq!(annotations["alpha.jobset.sigs.k8s.io/node-selector"], "true");
     bed.controllers.evict("preempted-idle");
-    let end = last(&jobs, &preempted).await;
+    let end = final_status(&jobs, &preempted).await;
     assert!(matches!(&end, Ok(JobStatus::Yielded { .. })), "{end:?}");
-    let again = last(&bed.jobs(), &preempted).await;
+    let again = final_status(&bed.jobs(), &preempted).await;
     assert!(matches!(&again, Ok(JobStatus::Yielded { .. })), "the recorded end is final: {again:?}");
 
     bed.controllers.hold(true);
     let waits = bed.job("waits-idle", yields(json!({})));
     jobs.submit(&waits).await.unwrap();
-    let end = last(&jobs, &waits).await;
+    let end = final_status(&jobs, &waits).await;
     assert!(matches!(&end, Ok(JobStatus::Yielded { why }) if why.contains("within 1s")), "{end:?}");
 }
 

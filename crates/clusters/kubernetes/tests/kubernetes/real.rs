@@ -13,7 +13,7 @@ use model::{Cluster, Drained};
 use serde_json::{Value, json};
 use service::PortError;
 
-use crate::bed::{self, ended, last, text, wait_for};
+use crate::bed::{self, ended, final_status, text, wait_for};
 
 /// A real cluster, with stand-ins for the components that the test simulates.
 struct RealCluster {
@@ -130,7 +130,7 @@ async fn every_manifest_is_accepted_by_jobset() {
     assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], made["metadata"]["uid"]);
     real.jobs().cancel(&job.cluster, "everything").await.unwrap();
     // The job is cancelled, or has failed before that, because this host has no mpirun.
-    _ = last(&real.jobs(), &job).await;
+    _ = final_status(&real.jobs(), &job).await;
     wait_for("the job's deletion is confirmed", async || {
         real.jobs().release(&job.cluster, "everything").await.is_ok()
     })
