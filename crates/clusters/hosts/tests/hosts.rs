@@ -26,7 +26,7 @@ struct HostsBed {
 }
 
 impl HostsBed {
-    fn up() -> Self {
+    fn new() -> Self {
         let dir = PathBuf::from(std::env::var_os("BURNIN_HOSTS_BED").expect("run by .ci/hosts.sh"));
         let bed = Self { dir, work: tempfile::tempdir_in("/var/tmp").unwrap() };
         for host in ["h1", "h2", "h3", "h4"] {
@@ -151,7 +151,7 @@ async fn text(jobs: &HostsJobs, job: &JobSpec, file: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn the_hosts_scheduler_conforms() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
     let cluster = bed.cluster(&["h1", "h2", "h3"], &json!({}));
     scheduler_conformance::scheduler(&jobs, &cluster, |name| job(name, &cluster, Some(&image))).await;
@@ -163,7 +163,7 @@ async fn the_hosts_scheduler_conforms() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_program_of_each_host_runs_without_mpi() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
     let no_mpi = json!({"mpi": {"folder": "/no/mpi"}});
     let cluster = bed.cluster(&["h1", "h2", "h3"], &no_mpi);
@@ -188,7 +188,7 @@ async fn a_program_of_each_host_runs_without_mpi() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_program_of_pairs_runs_on_both_hosts_of_each_pair() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
     let cluster = bed.cluster(&["h1", "h2", "h3"], &json!({"mpi": {"folder": "/no/mpi"}}));
     let of = |name: &str| job(name, &cluster, Some(&image));
@@ -199,7 +199,7 @@ async fn a_program_of_pairs_runs_on_both_hosts_of_each_pair() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn every_host_runs_its_ranks_and_an_exit_code_is_kept() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs(&format!("{ABOUT_A_SECOND}; [[ $BURNIN_RANK != 2 ]] || exit 7")).await;
     let mut settings = serde_json::to_value(bed.settings(&["h1", "h2"], &json!({}))).unwrap();
     settings["hosts"][0]["ranks"] = json!(2);
@@ -220,7 +220,7 @@ async fn every_host_runs_its_ranks_and_an_exit_code_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn an_unreachable_host_and_a_wrong_key_are_named_before_the_start() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
     bed.run(&format!("{}/cut h3", bed.dir.display()));
     let cluster = bed.cluster(&["h1", "h3"], &json!({"ssh_options": [
@@ -254,7 +254,7 @@ async fn an_unreachable_host_and_a_wrong_key_are_named_before_the_start() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn missing_software_on_one_host_is_named() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
     // The setting names a folder of Open MPI that does not exist on this host.
     let folder = bed.work.path().join("mpi");
@@ -285,7 +285,7 @@ async fn missing_software_on_one_host_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_work_folder_of_another_user_on_a_host_is_refused() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs(ABOUT_A_SECOND).await;
     bed.on("h2", &format!("mkdir -p {0} && chown nobody {0}", bed.work.path().display()));
     let job = job("foreign", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));
@@ -301,7 +301,7 @@ async fn a_work_folder_of_another_user_on_a_host_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_host_lost_during_the_job_is_named_and_no_process_is_left() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs("echo begun; sleep 600").await;
     let job = job("lost", &bed.cluster(&["h1", "h2", "h3"], &json!({})), Some(&image));
     jobs.submit(&job).await.unwrap();
@@ -325,7 +325,7 @@ async fn a_host_lost_during_the_job_is_named_and_no_process_is_left() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_cancelled_job_leaves_no_process_on_any_host() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     // The ranks ignore signals, and their child processes have their own sessions.
     let (jobs, image) =
         jobs("trap '' TERM INT HUP; setsid sleep 601 & echo begun; while :; do sleep 1; done").await;
@@ -344,7 +344,7 @@ async fn a_cancelled_job_leaves_no_process_on_any_host() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_job_continues_after_its_agent_ends_and_runs_once() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (first, image) = jobs("echo begun; sleep 3").await;
     let job = job("resumed", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));
     let handle = first.submit(&job).await.unwrap();
@@ -358,7 +358,7 @@ async fn a_job_continues_after_its_agent_ends_and_runs_once() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn a_job_with_a_killed_launcher_is_lost_and_leaves_no_process() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs("echo begun; sleep 600").await;
     let job = job("killed", &bed.cluster(&["h1", "h2"], &json!({})), Some(&image));
     jobs.submit(&job).await.unwrap();
@@ -379,7 +379,7 @@ async fn a_job_with_a_killed_launcher_is_lost_and_leaves_no_process() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs hosts with ssh; start them with .ci/hosts.sh"]
 async fn the_time_limit_ends_a_job() {
-    let bed = HostsBed::up();
+    let bed = HostsBed::new();
     let (jobs, image) = jobs("sleep 600").await;
     let job = JobSpec {
         limit: Span::from_secs(3),
