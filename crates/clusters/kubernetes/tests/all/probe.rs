@@ -14,7 +14,7 @@ struct ProbeBed {
 
 impl ProbeBed {
     /// Two nodes of eight GPUs, and a queue.
-    async fn up() -> Self {
+    async fn new() -> Self {
         let (api, root) = (Api::serve().await.unwrap(), tempfile::tempdir().unwrap());
         for name in ["n1", "n2"] {
             api.node(
@@ -65,7 +65,7 @@ impl ProbeBed {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_complete_cluster_is_ready_with_its_nodes() {
-    let bed = ProbeBed::up().await;
+    let bed = ProbeBed::new().await;
     assert_eq!(bed.nodes(json!({})).await, ["n1", "n2"]);
     assert_eq!(bed.nodes(json!({"queue": "a4", "node_selector": {"pool": "b200"}})).await, ["n1", "n2"]);
     // The job uses one of two nodes, and the scheduler chooses it.
@@ -81,7 +81,7 @@ async fn a_complete_cluster_is_ready_with_its_nodes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_installations_are_reported() {
-    let bed = ProbeBed::up().await;
+    let bed = ProbeBed::new().await;
     bed.api.deny("kueue.x-k8s.io");
     let why = bed.refused(json!({"queue": "a4"})).await;
     assert_eq!((why.class, why.code.as_str()), (Class::Input, "NOT_INSTALLED"));
@@ -94,7 +94,7 @@ async fn missing_installations_are_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_in_a_version_that_is_served() {
-    let bed = ProbeBed::up().await;
+    let bed = ProbeBed::new().await;
     for versions in [&["v1beta1"][..], &["v1beta2"], &["v1alpha1", "v1beta1", "v1beta2", "v1"]] {
         bed.api.serve_kueue(versions);
         assert_eq!(bed.nodes(json!({"queue": "a4"})).await, ["n1", "n2"], "{versions:?}");
@@ -107,7 +107,7 @@ async fn a_queue_is_read_in_a_version_that_is_served() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_missing_permissions_are_reported() {
-    let bed = ProbeBed::up().await;
+    let bed = ProbeBed::new().await;
     for right in ["create jobsets", "get pods/log", "list workloads"] {
         bed.api.deny(right);
     }
@@ -123,7 +123,7 @@ async fn all_missing_permissions_are_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_queue_is_reported() {
-    let bed = ProbeBed::up().await;
+    let bed = ProbeBed::new().await;
     bed.queue("closed", "False");
     for (queue, expected) in
         [("none", "no LocalQueue none in namespace burnin"), ("closed", "Can't submit new workloads")]
@@ -135,7 +135,7 @@ async fn a_stopped_queue_is_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_usable_nodes_are_refused_with_the_reasons() {
-    let bed = ProbeBed::up().await;
+    let bed = ProbeBed::new().await;
     bed.api.node(
         "n3",
         &json!({"taints": [{"key": "team", "effect": "NoSchedule"}]}),
@@ -158,7 +158,7 @@ async fn too_few_usable_nodes_are_refused_with_the_reasons() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_api_is_retried_and_missing_credentials_fail() {
-    let bed = ProbeBed::up().await;
+    let bed = ProbeBed::new().await;
     let why = bed.refused(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})).await;
     assert!(why.code == "CREDENTIALS" && why.message.contains("/nowhere"), "{why:?}");
     // In-cluster credentials exist only in the agent's pod, so they are not checked here.
