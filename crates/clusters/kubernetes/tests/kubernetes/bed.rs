@@ -24,7 +24,7 @@ pub struct KubernetesBed {
 
 impl KubernetesBed {
     /// Starts the bed. `program` is the shell text of `all_reduce_perf` in the image.
-    pub async fn up(program: &str) -> Self {
+    pub async fn new(program: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         let api = Api::serve().await.unwrap();
         let bed = Self {

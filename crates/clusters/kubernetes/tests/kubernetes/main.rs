@@ -17,7 +17,7 @@ const SECOND: &str = "echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kubernetes_scheduler_conforms() {
-    let bed = KubernetesBed::up(SECOND).await;
+    let bed = KubernetesBed::new(SECOND).await;
     let cluster = bed.cluster(json!({}));
     scheduler_conformance::scheduler(&bed.jobs(), &cluster, |name| bed.job(name, json!({}))).await;
     assert_eq!(bed.made("one"), 1);
@@ -25,7 +25,7 @@ async fn the_kubernetes_scheduler_conforms() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kubernetes_scheduler_conforms_with_a_queue() {
-    let bed = KubernetesBed::up(SECOND).await;
+    let bed = KubernetesBed::new(SECOND).await;
     let settings = json!({"queue": "a4", "topology": {"preferred": "cloud.google.com/gce-topology-block"}});
     let cluster = bed.cluster(settings.clone());
     scheduler_conformance::scheduler(&bed.jobs(), &cluster, |name| bed.job(name, settings.clone())).await;
@@ -33,7 +33,7 @@ async fn the_kubernetes_scheduler_conforms_with_a_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_of_each_node_runs_once_in_each_pod() {
-    let bed = KubernetesBed::up("true").await;
+    let bed = KubernetesBed::new("true").await;
     // The program runs once for any number of ranks and any launcher.
     for settings in [json!({"ranks_per_node": 2}), json!({"launch": "mpi", "queue": "a4"})] {
         let cluster = bed.cluster(settings.clone());
@@ -58,7 +58,7 @@ async fn a_pair_program_is_started_by_ssh_with_every_rank_launcher() {
         return;
     }
     for (name, settings) in [("ranks", json!({"nodes": 1})), ("mpi", json!({"nodes": 1, "launch": "mpi"}))] {
-        let bed = KubernetesBed::up("true").await; // each bed has its own ssh port
+        let bed = KubernetesBed::new("true").await; // each bed has its own ssh port
         let program = model::Program::Command(command.clone());
         let (jobs, job) = (bed.jobs(), JobSpec { program, ..bed.job(name, settings) });
         jobs.submit(&job).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_pair_program_is_started_by_ssh_with_every_rank_launcher() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_rank_of_every_pod_runs_once_and_each_pod_has_a_file() {
-    let bed = KubernetesBed::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"").await;
+    let bed = KubernetesBed::new("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"").await;
     let (jobs, job) = (bed.jobs(), bed.job("ranks", json!({"nodes": 2, "ranks_per_node": 2})));
     jobs.submit(&job).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.exit_code, Some(0));
@@ -111,7 +111,7 @@ async fn mpi_pods_connect_over_ssh_before_the_benchmark() {
     if !has_ssh_server() {
         return;
     }
-    let bed = KubernetesBed::up("echo \"measured $A with $NCCL_DEBUG: $*\"").await;
+    let bed = KubernetesBed::new("echo \"measured $A with $NCCL_DEBUG: $*\"").await;
     let mpirun = "#!/bin/bash\necho \"mpirun: $*\" | head -1; cat \"$3\"\nwhile [[ $1 != bash ]]; do shift; done; exec \"$@\"\n";
     std::fs::write(bed.root.path().join("mpirun"), mpirun).unwrap();
     std::fs::set_permissions(
@@ -135,7 +135,7 @@ async fn mpi_pods_connect_over_ssh_before_the_benchmark() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_job_has_the_exit_code_of_the_first_failed_rank() {
-    let bed = KubernetesBed::up("[ \"$BURNIN_RANK\" = 1 ] && exit 3; sleep 30").await;
+    let bed = KubernetesBed::new("[ \"$BURNIN_RANK\" = 1 ] && exit 3; sleep 30").await;
     let (jobs, job) = (bed.jobs(), bed.job("fails", json!({})));
     jobs.submit(&job).await.unwrap();
     let end = ended(&jobs, &job).await;
@@ -144,7 +144,7 @@ async fn the_job_has_the_exit_code_of_the_first_failed_rank() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_a_failed_job_are_kept_for_inspection() {
-    let bed = KubernetesBed::up("exit 3").await;
+    let bed = KubernetesBed::new("exit 3").await;
     let (jobs, job) = (bed.jobs(), bed.job("kept", json!({"nodes": 2, "keep_on_failure": "10m"})));
     jobs.submit(&job).await.unwrap();
     let mut releases = Vec::new();
@@ -177,7 +177,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
     assert_eq!(left.iter().filter(ours).count(), 0, "{left:?}");
     let pair = jobs.part(&job.cluster, &["a", "b"]).unwrap();
     assert_eq!(Kubernetes::of(&pair).unwrap().keep_on_failure, None);
-    let passed = KubernetesBed::up("true").await;
+    let passed = KubernetesBed::new("true").await;
     let (jobs, job) = (passed.jobs(), passed.job("passed", json!({"nodes": 2, "keep_on_failure": "10m"})));
     jobs.submit(&job).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.exit_code, Some(0), "pods of a successful job are not kept");
@@ -185,7 +185,7 @@ async fn pods_of_a_failed_job_are_kept_for_inspection() {
 
 #[tokio::test]
 async fn the_deadline_of_pods_includes_their_retention_period() {
-    let bed = KubernetesBed::up("true").await;
+    let bed = KubernetesBed::new("true").await;
     let life = |more| {
         let job = bed.job("life", more);
         let made = manifest::jobset(&job, &Kubernetes::of(&job.cluster).unwrap()).unwrap();
@@ -201,7 +201,7 @@ async fn the_deadline_of_pods_includes_their_retention_period() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_known_cause_in_a_termination_message_decides_the_failure() {
     let glibc = "echo \"/lib/x86_64-linux-gnu/libc.so.6: version \\`GLIBC_2.34' not found (required by libnccl-net.so)\" >&2; exit 1";
-    let bed = KubernetesBed::up(glibc).await;
+    let bed = KubernetesBed::new(glibc).await;
     let (jobs, job) = (bed.jobs(), bed.job("glibc", json!({})));
     jobs.submit(&job).await.unwrap();
     let end = final_status(&jobs, &job).await;
@@ -224,7 +224,7 @@ async fn text_of_outputs(jobs: &dyn Scheduler, job: &cluster_api::JobSpec) -> St
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
-    let bed = KubernetesBed::up("true").await;
+    let bed = KubernetesBed::new("true").await;
     bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
@@ -243,7 +243,7 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workload_is_read_in_the_served_version() {
     for (name, first, second) in [("upgraded", "v1beta1", "v1beta2"), ("reverted", "v1beta2", "v1beta1")] {
-        let bed = KubernetesBed::up("true").await;
+        let bed = KubernetesBed::new("true").await;
         bed.controllers.hold(true);
         bed.api.serve_kueue(&[first]);
         let (jobs, job) = (bed.jobs(), bed.job(name, json!({"queue": "a4"})));
@@ -264,7 +264,7 @@ async fn a_workload_is_read_in_the_served_version() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_does_not_start_in_time_is_deleted() {
-    let bed = KubernetesBed::up("true").await;
+    let bed = KubernetesBed::new("true").await;
     bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("late", json!({"queue": "a4", "begin_within": "1s"})));
     jobs.submit(&job).await.unwrap();
@@ -288,7 +288,7 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preempted_job_is_lost_and_never_restarted() {
-    let bed = KubernetesBed::up("sleep 30").await;
+    let bed = KubernetesBed::new("sleep 30").await;
     let (jobs, job) = (bed.jobs(), bed.job("preempted", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
     let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
@@ -306,7 +306,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_yielding_job_ends_if_it_is_preempted_or_finds_no_free_nodes() {
-    let bed = KubernetesBed::up("sleep 30").await;
+    let bed = KubernetesBed::new("sleep 30").await;
     let yields = |more: serde_json::Value| {
         let mut all =
             json!({"queue": "a4", "yields": true, "pod_priority_class": "idle", "begin_within": "1s"});
@@ -354,7 +354,7 @@ async fn a_yielding_job_ends_if_it_is_preempted_or_finds_no_free_nodes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_deletes_all_objects_and_keeps_the_output() {
-    let bed = KubernetesBed::up("echo done").await;
+    let bed = KubernetesBed::new("echo done").await;
     let (jobs, job) = (bed.jobs(), bed.job("gone", json!({})));
     jobs.submit(&job).await.unwrap();
     ended(&jobs, &job).await;
@@ -371,7 +371,7 @@ async fn a_release_deletes_all_objects_and_keeps_the_output() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_other_owners_are_not_touched() {
-    let bed = KubernetesBed::up("true").await;
+    let bed = KubernetesBed::new("true").await;
     let key = ("jobset.x-k8s.io/jobsets".to_owned(), "default".to_owned(), "theirs".to_owned());
     let theirs = json!({"metadata": {"name": "theirs"}, "spec": {"suspend": true, "replicatedJobs": [{"name": "n", "replicas": 0}]}});
     bed.api.change(|objects| objects.create(&key, theirs)).unwrap();
@@ -392,7 +392,7 @@ async fn objects_of_other_owners_are_not_touched() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_without_jobset_is_reported() {
-    let bed = KubernetesBed::up("true").await;
+    let bed = KubernetesBed::new("true").await;
     bed.api.fault("POST", "jobsets", kubernetes_standin::Fault::Refused(404));
     let refused = bed.jobs().submit(&bed.job("none", json!({}))).await;
     assert!(matches!(&refused, Err(PortError::Permanent(why)) if why.code == "NOT_FOUND"), "{refused:?}");

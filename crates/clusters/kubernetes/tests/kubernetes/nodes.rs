@@ -11,7 +11,7 @@ use crate::bed::{KubernetesBed, ended, job, text};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_runs_on_its_named_nodes() {
     let bed =
-        KubernetesBed::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"; ls \"$BURNIN_RENDEZVOUS\"").await;
+        KubernetesBed::new("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"; ls \"$BURNIN_RENDEZVOUS\"").await;
     let whole = bed.job("whole", json!({"nodes": 4, "queue": "a4", "topology": {"required": "bed/block"}}));
     let (jobs, part) = (bed.jobs(), bed.jobs().part(&whole.cluster, &["node-7", "node-3"]).unwrap());
     let unseen = jobs.nodes(&part, "pair").await;
@@ -41,7 +41,7 @@ async fn a_job_runs_on_its_named_nodes() {
 
 #[tokio::test]
 async fn with_named_nodes_the_first_mpi_pod_decides_the_result() {
-    let bed = KubernetesBed::up("true").await;
+    let bed = KubernetesBed::new("true").await;
     let mut mpi =
         bed.settings(json!({"launch": "mpi", "only_nodes": ["a", "b"], "node_selector": {"gpu": "b200"}}));
     let made = manifest::jobset(&bed.job("mpi", json!({})), &mpi).unwrap();
@@ -68,7 +68,7 @@ async fn with_named_nodes_the_first_mpi_pod_decides_the_result() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn draining_is_idempotent_and_keeps_other_reasons() {
-    let bed = KubernetesBed::up("true").await;
+    let bed = KubernetesBed::new("true").await;
     let (jobs, cluster) = (bed.jobs(), bed.cluster(json!({})));
     for name in ["bad", "theirs"] {
         bed.api.node(name, &json!({}), &json!({}), &json!({}));
@@ -112,7 +112,7 @@ async fn draining_is_idempotent_and_keeps_other_reasons() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_burnin_drained_returns_to_service() {
-    let bed = KubernetesBed::up("true").await;
+    let bed = KubernetesBed::new("true").await;
     let (jobs, cluster) = (bed.jobs(), bed.cluster(json!({})));
     for name in ["bad", "theirs"] {
         bed.api.node(name, &json!({}), &json!({}), &json!({}));

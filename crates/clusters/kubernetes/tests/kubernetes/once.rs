@@ -20,7 +20,7 @@ async fn begun(bed: &KubernetesBed, job: &cluster_api::JobSpec) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_response_creates_no_second_jobset() {
-    let bed = KubernetesBed::up(COUNTED).await;
+    let bed = KubernetesBed::new(COUNTED).await;
     let faults = [
         Fault::CutBefore,
         Fault::CutAfter,
@@ -45,7 +45,7 @@ async fn a_lost_response_creates_no_second_jobset() {
 /// An agent that is interrupted at any await: its future is polled `polls` times and dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_crash_at_any_point_leaves_one_jobset() {
-    let bed = KubernetesBed::up(COUNTED).await;
+    let bed = KubernetesBed::new(COUNTED).await;
     let (mut died, mut ended_well) = (0, 0);
     for polls in 0..60u32 {
         let job = bed.job(&format!("dies-{polls}"), json!({}));
@@ -89,7 +89,7 @@ async fn an_agent_crash_at_any_point_leaves_one_jobset() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_submissions_create_one_jobset() {
-    let bed = KubernetesBed::up(COUNTED).await;
+    let bed = KubernetesBed::new(COUNTED).await;
     let job = bed.job("at-once", json!({}));
     let all = futures::future::join_all((0..8).map(|_| {
         let (jobs, job) = (bed.jobs(), job.clone());
@@ -103,7 +103,7 @@ async fn concurrent_submissions_create_one_jobset() {
 /// The submission's request arrives after the cancel, which has already taken the name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_before_its_submission_prevents_the_job() {
-    let bed = KubernetesBed::up(COUNTED).await;
+    let bed = KubernetesBed::new(COUNTED).await;
     for fault in [Fault::Late, Fault::CutAfter, Fault::CutBefore] {
         let job = bed.job(&format!("overtaken-{fault:?}").to_lowercase(), json!({}));
         bed.api.fault("POST", "jobsets", fault);
@@ -118,7 +118,7 @@ async fn a_cancel_before_its_submission_prevents_the_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_at_any_point_of_a_submission_cancels_the_job() {
-    let bed = KubernetesBed::up("sleep 30").await;
+    let bed = KubernetesBed::new("sleep 30").await;
     for polls in 0..24u32 {
         let job = bed.job(&format!("crossed-{polls}"), json!({}));
         let jobs = bed.jobs();
@@ -147,7 +147,7 @@ async fn a_cancel_at_any_point_of_a_submission_cancels_the_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
-    let bed = KubernetesBed::up("sleep 30").await;
+    let bed = KubernetesBed::new("sleep 30").await;
     let (jobs, job) = (bed.jobs(), bed.job("deleted", json!({})));
     jobs.submit(&job).await.unwrap();
     let key = ("jobset.x-k8s.io/jobsets".to_owned(), "default".to_owned(), "deleted".to_owned());
@@ -164,7 +164,7 @@ async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
 /// Cancels a running job while the deletion request or its response is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_with_a_lost_response_still_ends_the_job() {
-    let bed = KubernetesBed::up("sleep 30").await;
+    let bed = KubernetesBed::new("sleep 30").await;
     for fault in
         [Fault::CutBefore, Fault::CutAfter, Fault::Late, Fault::LandsAndAnswers(500), Fault::Refused(429)]
     {

@@ -32,7 +32,7 @@ fn whole(text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_connections_neither_lose_nor_duplicate_lines() {
-    let bed = KubernetesBed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
+    let bed = KubernetesBed::new("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("breaks", json!({"nodes": 1})));
     jobs.submit(&job).await.unwrap();
@@ -60,7 +60,7 @@ async fn broken_connections_neither_lose_nor_duplicate_lines() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_lines_are_kept_after_log_rotation() {
-    let bed = KubernetesBed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
+    let bed = KubernetesBed::new("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("rotates", json!({"nodes": 1})));
     jobs.submit(&job).await.unwrap();
@@ -102,7 +102,7 @@ async fn stored_lines_are_kept_after_log_rotation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expired_watch_is_restarted() {
-    let bed = KubernetesBed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
+    let bed = KubernetesBed::new("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("old", json!({"nodes": 1, "queue": "a4"})));
