@@ -25,7 +25,7 @@ struct RealCluster {
 }
 
 impl RealCluster {
-    async fn up(program: &str) -> Self {
+    async fn new(program: &str) -> Self {
         let folder =
             PathBuf::from(std::env::var("BURNIN_KUBERNETES_BED").expect("a variable of .ci/kubernetes.sh"));
         let programs = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ impl RealCluster {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn jobs_on_a_real_api_server_conform() {
-    let real = RealCluster::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1").await;
+    let real = RealCluster::new("echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1").await;
     let cluster = real.cluster(json!({}));
     scheduler_conformance::scheduler(&real.jobs(), &cluster, |name| bed::job(name, cluster.clone())).await;
     for name in ["one", "two", "three"] {
@@ -98,7 +98,7 @@ async fn jobs_on_a_real_api_server_conform() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn every_manifest_is_accepted_by_jobset() {
-    let real = RealCluster::up("true").await;
+    let real = RealCluster::new("true").await;
     let plugin = json!({"image": format!("registry.example/gib@sha256:{}", "1".repeat(64)), "command": ["/install.sh"], "folder": "/usr/local/gib"});
     let all = json!({
         "nodes": 2, "ranks_per_node": 8, "gpus_per_node": 8, "memory_mib": 1024, "cpu_millis": 500, "queue": "a4",
@@ -141,7 +141,7 @@ async fn every_manifest_is_accepted_by_jobset() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
-    let real = RealCluster::up("echo begun").await;
+    let real = RealCluster::new("echo begun").await;
     let mut ended_well = 0;
     for polls in 0..60u32 {
         let job = bed::job(&format!("dies-{polls}"), real.cluster(json!({})));
@@ -184,7 +184,7 @@ async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn missing_permissions_and_refusals_are_reported() {
-    let real = RealCluster::up("true").await;
+    let real = RealCluster::new("true").await;
     let cluster = real.cluster(json!({"namespace": "kube-system"}));
     let refused = real.jobs().submit(&bed::job("elsewhere", cluster)).await;
     assert!(
@@ -207,7 +207,7 @@ impl Drop for Created<'_> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn a_node_is_drained_and_returned_with_the_roles_of_the_manifest() {
-    let real = RealCluster::up("true").await;
+    let real = RealCluster::new("true").await;
     let (jobs, cluster) = (real.jobs(), real.cluster(json!({})));
     let node = || serde_json::from_str::<Value>(&real.kubectl("get node node-1 -o json")).unwrap();
     let reason = Drained::reason(&"night-1".parse().unwrap());
@@ -248,7 +248,7 @@ async fn a_node_is_drained_and_returned_with_the_roles_of_the_manifest() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Kubernetes API server; start it with .ci/kubernetes.sh"]
 async fn only_the_lowest_priority_class_yields() {
-    let real = RealCluster::up("true").await;
+    let real = RealCluster::new("true").await;
     let yields = |name: &str| {
         bed::job(name, real.cluster(json!({"yields": true, "pod_priority_class": "burnin-idle"})))
     };
