@@ -24,7 +24,7 @@ pub struct SlurmBed {
 
 impl SlurmBed {
     /// The bed in the gate's folder, with a shared folder whose name contains special characters.
-    pub fn up(test: &str) -> Self {
+    pub fn new(test: &str) -> Self {
         let root = PathBuf::from(std::env::var_os("BURNIN_SLURM_BED").expect("run by .ci/slurm.sh"));
         let shared = root.join("shared").join(format!("{test} it's a $(touch \"x\") é"));
         std::fs::create_dir_all(&shared).unwrap();

@@ -21,7 +21,7 @@ fn long(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_controller_outage_does_not_affect_a_running_job() {
-    let bed = SlurmBed::up("away");
+    let bed = SlurmBed::new("away");
     let jobs = bed.jobs();
     let count = bed.count("away").display().to_string();
     // The job runs until the controller responds again.
@@ -52,7 +52,7 @@ async fn a_controller_outage_does_not_affect_a_running_job() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_job_that_yields_is_preempted_by_any_other_job() {
-    let bed = SlurmBed::up("yields");
+    let bed = SlurmBed::new("yields");
     let settings = Slurm { partition: Some("idle".into()), yields: true, ..bed.slurm.clone() };
     let ClusterStatus::Ready(cluster) = probe(&bed, &settings).await else { panic!() };
     assert_eq!(Slurm::of(&cluster).unwrap().listed_nodes().map(|nodes| nodes.len()), Some(4));
@@ -96,7 +96,7 @@ async fn probe(bed: &SlurmBed, settings: &Slurm) -> ClusterStatus {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn an_unreachable_node_loses_the_job() {
-    let bed = SlurmBed::up("cut");
+    let bed = SlurmBed::new("cut");
     let job = long(&bed, "cut");
     bed.jobs().submit(&job).await.unwrap();
     running(&bed, "cut");
@@ -111,7 +111,7 @@ async fn an_unreachable_node_loses_the_job() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_dead_node_daemon_loses_the_job() {
-    let bed = SlurmBed::up("daemon");
+    let bed = SlurmBed::new("daemon");
     let job = long(&bed, "daemon");
     bed.jobs().submit(&job).await.unwrap();
     running(&bed, "daemon");
@@ -123,7 +123,7 @@ async fn a_dead_node_daemon_loses_the_job() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_failed_prolog_is_reported_with_the_drained_node() {
-    let bed = SlurmBed::up("prolog");
+    let bed = SlurmBed::new("prolog");
     let job = long(&bed, "prolog");
     std::fs::write(bed.root.join("fault/prolog.n2"), "1").unwrap();
     bed.jobs().submit(&job).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_failed_prolog_is_reported_with_the_drained_node() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn an_external_scancel_ends_the_job_as_cancelled() {
-    let bed = SlurmBed::up("scancel");
+    let bed = SlurmBed::new("scancel");
     let job = long(&bed, "scancel");
     let number = bed.jobs().submit(&job).await.unwrap();
     running(&bed, "scancel");
@@ -150,7 +150,7 @@ async fn an_external_scancel_ends_the_job_as_cancelled() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_limit_in_seconds_stops_the_job_on_every_node() {
-    let bed = SlurmBed::up("limit");
+    let bed = SlurmBed::new("limit");
     let mut job = long(&bed, "limit");
     // A unique duration, which identifies the processes of the benchmark. The program starts no process after it: the test bed's
     // proctrack/linuxproc kills children before their parents, and misses a child that a parent starts in between
@@ -171,7 +171,7 @@ async fn a_limit_in_seconds_stops_the_job_on_every_node() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_requeued_job_does_not_run_again() {
-    let bed = SlurmBed::up("requeue");
+    let bed = SlurmBed::new("requeue");
     let job = long(&bed, "requeue");
     let number = bed.jobs().submit(&job).await.unwrap();
     running(&bed, "requeue");
@@ -189,7 +189,7 @@ async fn a_requeued_job_does_not_run_again() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_held_job_waits_and_can_be_cancelled() {
-    let bed = SlurmBed::up("held");
+    let bed = SlurmBed::new("held");
     bed.run("scontrol update nodename=n1 state=drain reason=test");
     let job = long(&bed, "held");
     let jobs = bed.jobs();

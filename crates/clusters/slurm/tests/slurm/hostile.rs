@@ -95,7 +95,7 @@ fn values() -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
-    let bed = SlurmBed::up("environment");
+    let bed = SlurmBed::new("environment");
     let values = values();
     assert!(values.len() >= 200, "{}", values.len());
     let mut job = bed.job("environment", "[ $SLURM_PROCID = 0 ] && env -0 >env; true");
@@ -117,7 +117,7 @@ async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn folders_of_any_name_work_or_are_refused() {
-    let bed = SlurmBed::up("folders");
+    let bed = SlurmBed::new("folders");
     // Each folder is either accepted or rejected, never misread. A sample of the accepted folders runs a complete job.
     let run = ["'", "\"", "$HOME", "`id`", "日本", "x y", "*", ";reboot", "#SBATCH --partition=short"];
     let (mut taken, mut refused) = (0, 0);
@@ -154,7 +154,7 @@ async fn folders_of_any_name_work_or_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
-    let bed = SlurmBed::up("names");
+    let bed = SlurmBed::new("names");
     let before = bed.run("squeue -h -t all -o %i");
     let jobs = bed.jobs();
     let whole = bed.job("names", "true");
@@ -197,7 +197,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn plain_words_reach_slurm_unchanged() {
-    let bed = SlurmBed::up("words");
+    let bed = SlurmBed::new("words");
     let mut job = bed.job("words", "true");
     job.cluster = bed.cluster_with(|slurm| slurm.partition = Some("a@b.c+d:e-f".into()));
     let PortError::Permanent(failure) = bed.jobs().submit(&job).await.unwrap_err() else { panic!() };

@@ -16,7 +16,7 @@ const ABOUT_A_SECOND: &str = "echo \"rank $SLURM_PROCID of $SLURM_NTASKS: $*\"; 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn the_slurm_scheduler_conforms() {
-    let bed = SlurmBed::up("conformance");
+    let bed = SlurmBed::new("conformance");
     let cluster = bed.job("programs", ABOUT_A_SECOND).cluster;
     let job = |name: &str| cluster_api::JobSpec {
         name: name.into(),
@@ -29,7 +29,7 @@ async fn the_slurm_scheduler_conforms() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_program_of_each_node_runs_once_on_each_node() {
-    let bed = SlurmBed::up("each");
+    let bed = SlurmBed::new("each");
     let cluster = bed.cluster_with(|slurm| slurm.ranks_per_node = 2);
     let job = |name: &str| cluster_api::JobSpec { cluster: cluster.clone(), ..bed.job(name, "true") };
     scheduler_conformance::program_of_each_node(&bed.jobs(), &cluster, job).await;
@@ -38,7 +38,7 @@ async fn a_program_of_each_node_runs_once_on_each_node() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_program_of_pairs_runs_on_both_nodes_of_each_pair() {
-    let bed = SlurmBed::up("pairs");
+    let bed = SlurmBed::new("pairs");
     let cluster = bed.cluster_with(|slurm| slurm.ranks_per_node = 2);
     let job = |name: &str| cluster_api::JobSpec { cluster: cluster.clone(), ..bed.job(name, "true") };
     scheduler_conformance::program_of_each_pair(&bed.jobs(), &cluster, job).await;
@@ -47,7 +47,7 @@ async fn a_program_of_pairs_runs_on_both_nodes_of_each_pair() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn every_node_runs_its_rank_and_a_failure_is_reported() {
-    let bed = SlurmBed::up("failure");
+    let bed = SlurmBed::new("failure");
     let jobs = bed.jobs();
     // Slurm kills the other ranks when one fails, and output that srun has not yet forwarded is lost: the failing rank waits
     // until all four lines are in the log.
@@ -69,7 +69,7 @@ async fn every_node_runs_its_rank_and_a_failure_is_reported() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn impossible_jobs_are_refused_with_slurms_reason() {
-    let bed = SlurmBed::up("never");
+    let bed = SlurmBed::new("never");
     let jobs = bed.jobs();
     for (name, change) in [
         (
@@ -103,7 +103,7 @@ async fn impossible_jobs_are_refused_with_slurms_reason() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn the_reason_for_waiting_is_in_the_output() {
-    let bed = SlurmBed::up("waits");
+    let bed = SlurmBed::new("waits");
     let jobs = bed.jobs();
     bed.run("scontrol update nodename=n2 state=drain reason=fans");
     let job = bed.job("waits", "true");

@@ -15,7 +15,7 @@ fn counting(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_submission_with_a_lost_response_is_found() {
-    let bed = SlurmBed::up("lost-answer");
+    let bed = SlurmBed::new("lost-answer");
     let lossy = bed.shared.join("lossy");
     wrapper(
         &lossy,
@@ -33,7 +33,7 @@ async fn a_submission_with_a_lost_response_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_lost_submission_is_repeated() {
-    let bed = SlurmBed::up("never-arrived");
+    let bed = SlurmBed::new("never-arrived");
     let unreachable = bed.shared.join("deaf");
     wrapper(
         &unreachable,
@@ -51,7 +51,7 @@ async fn a_lost_submission_is_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
-    let bed = SlurmBed::up("twice");
+    let bed = SlurmBed::new("twice");
     let job = counting(&bed, "twice");
     // Each submission calls sbatch twice, as in a race of two agents that found no job.
     let twice = bed.shared.join("twice");
@@ -86,7 +86,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_job_that_starts_during_a_request_continues() {
-    let bed = SlurmBed::up("starts");
+    let bed = SlurmBed::new("starts");
     for submits_again in [false, true] {
         let name = if submits_again { "starts-again" } else { "starts" };
         let earlier = bed.job(&format!("before-{name}"), "sleep 4");
@@ -117,7 +117,7 @@ async fn a_job_that_starts_during_a_request_continues() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn an_agent_crash_during_a_submission_leaves_one_job() {
-    let bed = SlurmBed::up("dies");
+    let bed = SlurmBed::new("dies");
     let measured = bed.job("measured", "true");
     let start = Instant::now();
     bed.jobs().submit(&measured).await.unwrap();
@@ -156,7 +156,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn a_cancel_before_its_submission_prevents_the_job() {
-    let bed = SlurmBed::up("overtakes");
+    let bed = SlurmBed::new("overtakes");
     for moment in 0..8u64 {
         let name = format!("overtakes-{moment}");
         let job = counting(&bed, &name);
@@ -173,7 +173,7 @@ async fn a_cancel_before_its_submission_prevents_the_job() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm cluster; start it with .ci/slurm.sh"]
 async fn the_result_is_known_after_the_controller_purged_the_job() {
-    let bed = SlurmBed::up("forgotten");
+    let bed = SlurmBed::new("forgotten");
     let (good, bad) = (counting(&bed, "forgotten-good"), bed.job("forgotten-bad", "exit 9"));
     for job in [&good, &bad] {
         bed.jobs().submit(job).await.unwrap();
