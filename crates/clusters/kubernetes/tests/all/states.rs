@@ -53,7 +53,7 @@ fn stream(scenario: &str, kind: &str) -> Vec<Value> {
 }
 
 /// All objects as recorded up to the first change of a JobSet that `last` matches.
-fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> Recorded {
+fn recorded_until(scenario: &str, last: impl Fn(&Value) -> bool) -> Recorded {
     let jobsets = stream(scenario, "jobsets");
     let jobset = jobsets.iter().map(|event| &event["object"]).find(|object| last(object)).unwrap().clone();
     let version =
@@ -151,7 +151,7 @@ fn terminal(object: &Value) -> bool {
 
 #[test]
 fn a_completed_job_is_recognized() {
-    let known = known("success", terminal);
+    let known = recorded_until("success", terminal);
     let PodFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)));
     assert_eq!(end.started_at.unwrap().to_string(), "2026-11-20T19:01:41.000Z");
@@ -162,7 +162,7 @@ fn the_states_of_a_starting_job_are_recognized() {
     let mut codes = Vec::new();
     for event in stream("success", "jobsets") {
         let version = event["object"]["metadata"]["resourceVersion"].clone();
-        let known = known("success", |object| object["metadata"]["resourceVersion"] == version);
+        let known = recorded_until("success", |object| object["metadata"]["resourceVersion"] == version);
         codes.push(match at(&known) {
             PodFinding::Waiting { code, .. } => code.to_owned(),
             PodFinding::Active => "going".to_owned(),
@@ -239,14 +239,14 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
 /// Burnin submits JobSets without restarts; JobSets with restarts are read as well.
 #[test]
 fn a_failed_job_has_the_exit_code_of_its_first_pod() {
-    let known = known("failure-one-restart", terminal);
+    let known = recorded_until("failure-one-restart", terminal);
     let PodFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((end.state.as_str(), end.exit_code, end.signal), ("FAILED", Some(3), None));
 }
 
 #[test]
 fn a_job_with_recreated_pods_is_lost() {
-    let known = known("failure-one-restart", |object| {
+    let known = recorded_until("failure-one-restart", |object| {
         object["status"]["restarts"] == 1 && object["status"]["replicatedJobsStatus"][0]["ready"] == 1
     });
     assert!(matches!(at(&known), PodFinding::Lost { code, .. } if code == "RESTARTED"), "{:?}", at(&known));
@@ -254,7 +254,8 @@ fn a_job_with_recreated_pods_is_lost() {
 
 #[test]
 fn a_request_above_the_maximum_quota_fails() {
-    let known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
+    let known =
+        recorded_until("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
     let PodFinding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "QUOTA"));
     assert!(failure.message.contains("maximum capacity (40 > 32)"), "{}", failure.message);
@@ -262,7 +263,8 @@ fn a_request_above_the_maximum_quota_fails() {
 
 /// The recorded job before any pod ran, with another first condition of Kueue's Workload.
 fn queued(reason: &str, message: &str) -> Recorded {
-    let mut known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
+    let mut known =
+        recorded_until("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
     let condition = &mut known.workload.as_mut().unwrap()["status"]["conditions"][0];
     assert_eq!(condition["type"], "QuotaReserved", "the recorded condition is replaced");
     (condition["reason"], condition["message"]) = (json!(reason), json!(message));
@@ -271,7 +273,8 @@ fn queued(reason: &str, message: &str) -> Recorded {
 
 /// The recorded pods, scheduled but not started, with this patch of their status.
 fn pending(status: Value) -> Recorded {
-    let mut known = known("success", |object| object["status"]["replicatedJobsStatus"][0]["active"] == 1);
+    let mut known =
+        recorded_until("success", |object| object["status"]["replicatedJobsStatus"][0]["active"] == 1);
     for pod in &mut known.pods {
         for (field, value) in status.as_object().unwrap() {
             pod["status"][field] = value.clone();
@@ -289,7 +292,7 @@ fn stuck(reason: &str, message: &str) -> Recorded {
 
 /// The recorded failure, with these changes to the last pod's status and to the termination of its container.
 fn broken(status: Value, terminated: Value) -> Recorded {
-    let mut known = known("failure-one-restart", terminal);
+    let mut known = recorded_until("failure-one-restart", terminal);
     let pod = known.pods.last_mut().unwrap();
     for (field, value) in status.as_object().unwrap() {
         pod["status"][field] = value.clone();
@@ -324,7 +327,8 @@ fn code(known: &Recorded) -> String {
 #[test]
 fn every_failure_has_a_code() {
     let evicted = |reason: &str, message: &str| {
-        let mut known = known("success", |object| object["status"]["replicatedJobsStatus"][0]["ready"] == 1);
+        let mut known =
+            recorded_until("success", |object| object["status"]["replicatedJobsStatus"][0]["ready"] == 1);
         let conditions = known.workload.as_mut().unwrap()["status"]["conditions"].as_array_mut().unwrap();
         conditions.push(json!({"type": "Evicted", "status": "True", "reason": reason, "message": message}));
         known
