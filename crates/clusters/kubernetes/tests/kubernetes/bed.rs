@@ -61,7 +61,7 @@ impl KubernetesBed {
     }
 
     /// Number of created JobSets of this job, without markers of a cancellation.
-    pub fn made(&self, job: &str) -> usize {
+    pub fn created_jobsets(&self, job: &str) -> usize {
         self.api.creations("jobsets", &cluster_kubernetes::names::name(job))
     }
 }

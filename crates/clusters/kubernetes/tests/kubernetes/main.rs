@@ -20,7 +20,7 @@ async fn the_kubernetes_scheduler_conforms() {
     let bed = KubernetesBed::new(SECOND).await;
     let cluster = bed.cluster(json!({}));
     scheduler_conformance::scheduler(&bed.jobs(), &cluster, |name| bed.job(name, json!({}))).await;
-    assert_eq!(bed.made("one"), 1);
+    assert_eq!(bed.created_jobsets("one"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,7 +280,7 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
     bed.controllers.hold(false);
     jobs.submit(&job).await.unwrap();
     assert_eq!(
-        (bed.made("late"), final_status(&jobs, &job).await.is_err()),
+        (bed.created_jobsets("late"), final_status(&jobs, &job).await.is_err()),
         (1, true),
         "the job is not started again"
     );
@@ -301,7 +301,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
     let end = final_status(&jobs, &job).await;
     assert!(matches!(&end, Ok(JobStatus::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
     jobs.release(&job.cluster, "preempted").await.unwrap();
-    assert_eq!((bed.api.list("/pods").len(), bed.made("preempted")), (0, 1));
+    assert_eq!((bed.api.list("/pods").len(), bed.created_jobsets("preempted")), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -320,7 +320,7 @@ async fn a_yielding_job_ends_if_it_is_preempted_or_finds_no_free_nodes() {
         matches!(&why, Err(PortError::Permanent(why)) if why.class == Class::Input && why.message.contains("no PriorityClass idle")),
         "{why:?}"
     );
-    assert_eq!(bed.made("refused"), 0);
+    assert_eq!(bed.created_jobsets("refused"), 0);
     bed.api.priority_class("idle", &json!({"value": -1000, "preemptionPolicy": "Never"}));
 
     let preempted = bed.job("preempted-idle", yields(json!({"begin_within": "30s"})));
@@ -365,7 +365,10 @@ async fn a_release_deletes_all_objects_and_keeps_the_output() {
     }
     jobs.release(&job.cluster, "gone").await.unwrap();
     assert_eq!(jobs.submit(&job).await.unwrap(), "default/gone", "an ended job is not started again");
-    assert_eq!((bed.made("gone"), ended(&bed.jobs(), &job).await.state.as_str()), (1, "COMPLETED"));
+    assert_eq!(
+        (bed.created_jobsets("gone"), ended(&bed.jobs(), &job).await.state.as_str()),
+        (1, "COMPLETED")
+    );
     assert_eq!(text_of_outputs(&bed.jobs(), &job).await, before, "the output of the job is stored");
 }
 

@@ -38,7 +38,7 @@ async fn a_lost_response_creates_no_second_jobset() {
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "{fault:?}");
-        assert_eq!((bed.made(&job.name), begun(&bed, &job).await), (1, 2), "{fault:?}");
+        assert_eq!((bed.created_jobsets(&job.name), begun(&bed, &job).await), (1, 2), "{fault:?}");
     }
 }
 
@@ -74,7 +74,7 @@ async fn an_agent_crash_at_any_point_leaves_one_jobset() {
             "the job resubmitted after {polls} polls completes"
         );
         assert_eq!(
-            (bed.made(&job.name), begun(&bed, &job).await),
+            (bed.created_jobsets(&job.name), begun(&bed, &job).await),
             (1, 2),
             "one JobSet exists after {polls} polls"
         );
@@ -97,7 +97,7 @@ async fn concurrent_submissions_create_one_jobset() {
     }));
     assert!(all.await.iter().all(|handle| handle == "default/at-once"));
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
-    assert_eq!((bed.made("at-once"), begun(&bed, &job).await), (1, 2));
+    assert_eq!((bed.created_jobsets("at-once"), begun(&bed, &job).await), (1, 2));
 }
 
 /// The submission's request arrives after the cancel, which has already taken the name.
@@ -157,7 +157,7 @@ async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
     })
     .await;
     jobs.submit(&job).await.unwrap();
-    assert_eq!(bed.made("deleted"), 1);
+    assert_eq!(bed.created_jobsets("deleted"), 1);
     assert!(JobNotes::of(&bed.store, "deleted").recorded_end().await.unwrap().is_some());
 }
 
