@@ -10,7 +10,7 @@ use crate::bed::{KubernetesBed, ended, wait_for};
 
 const COUNTED: &str = "echo begun";
 
-async fn begun(bed: &KubernetesBed, job: &cluster_api::JobSpec) -> usize {
+async fn start_count(bed: &KubernetesBed, job: &cluster_api::JobSpec) -> usize {
     let mut count = 0;
     for file in bed.jobs().outputs(&job.cluster, &job.name).await.unwrap().files {
         count += crate::bed::text(&bed.jobs(), job, &file.name).await.matches("begun\n").count();
@@ -38,7 +38,7 @@ async fn a_lost_response_creates_no_second_jobset() {
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "{fault:?}");
-        assert_eq!((bed.created_jobsets(&job.name), begun(&bed, &job).await), (1, 2), "{fault:?}");
+        assert_eq!((bed.created_jobsets(&job.name), start_count(&bed, &job).await), (1, 2), "{fault:?}");
     }
 }
 
@@ -74,7 +74,7 @@ async fn an_agent_crash_at_any_point_leaves_one_jobset() {
             "the job resubmitted after {polls} polls completes"
         );
         assert_eq!(
-            (bed.created_jobsets(&job.name), begun(&bed, &job).await),
+            (bed.created_jobsets(&job.name), start_count(&bed, &job).await),
             (1, 2),
             "one JobSet exists after {polls} polls"
         );
@@ -97,7 +97,7 @@ async fn concurrent_submissions_create_one_jobset() {
     }));
     assert!(all.await.iter().all(|handle| handle == "default/at-once"));
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
-    assert_eq!((bed.created_jobsets("at-once"), begun(&bed, &job).await), (1, 2));
+    assert_eq!((bed.created_jobsets("at-once"), start_count(&bed, &job).await), (1, 2));
 }
 
 /// The submission's request arrives after the cancel, which has already taken the name.
