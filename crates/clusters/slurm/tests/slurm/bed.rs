@@ -88,7 +88,7 @@ impl SlurmBed {
     }
 
     /// Number of started ranks of this benchmark: each start adds a letter.
-    pub fn begun(&self, name: &str) -> usize {
+    pub fn started_ranks(&self, name: &str) -> usize {
         std::fs::read(self.count(name)).map_or(0, |bytes| bytes.len())
     }
 

@@ -10,7 +10,7 @@ use crate::bed::{SlurmBed, ended, final_status, lost};
 
 /// Waits until the benchmark runs on every node.
 fn running(bed: &SlurmBed, name: &str) {
-    bed.wait_for("the benchmark has begun", || bed.begun(name) == 4);
+    bed.wait_for("the benchmark has begun", || bed.started_ranks(name) == 4);
 }
 
 fn long(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
@@ -46,7 +46,7 @@ async fn a_controller_outage_does_not_affect_a_running_job() {
     bed.start_controller("");
     std::fs::write(release, "").unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
-    assert_eq!(bed.begun("away"), 4);
+    assert_eq!(bed.started_ranks("away"), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +72,7 @@ async fn a_job_that_yields_is_preempted_by_any_other_job() {
         matches!(final_status(&bed.jobs(), &job).await, JobStatus::Yielded { .. }),
         "the first end state is final"
     );
-    assert_eq!(bed.begun("yields"), 4, "the preempted job is not started again");
+    assert_eq!(bed.started_ranks("yields"), 4, "the preempted job is not started again");
     // The nodes of the preempted job become idle when their steps have ended; `sinfo` lists them as idle earlier.
     let until = Instant::now() + Duration::from_secs(30);
     let busy = loop {
@@ -105,7 +105,7 @@ async fn an_unreachable_node_loses_the_job() {
     assert!(code == "NODE_FAIL" && why.contains("out of service: n3: "), "{code}: {why}");
     bed.link(3, "up");
     assert_eq!(lost(&bed.jobs(), &job).await, (code, why), "the first end state is final");
-    assert_eq!(bed.begun("cut"), 4, "the lost job is not started again");
+    assert_eq!(bed.started_ranks("cut"), 4, "the lost job is not started again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +131,7 @@ async fn a_failed_prolog_is_reported_with_the_drained_node() {
     assert_eq!(code, "LAUNCH_FAILED", "{why}");
     assert!(why.contains("n2: Prolog error"), "{why}");
     bed.wait_for("no job waits", || bed.run("squeue -h -n prolog").is_empty());
-    assert_eq!(bed.begun("prolog"), 0);
+    assert_eq!(bed.started_ranks("prolog"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,7 +165,7 @@ async fn a_limit_in_seconds_stops_the_job_on_every_node() {
     assert!(stopped.since(started).0 < Duration::from_secs(50), "Slurm's own limit is 60 s: {end:?}");
     bed.wait_for("no process of the job is left", || bed.run("pgrep -f '^sleep 917$'").is_empty());
     // On a busy host not every rank may have begun before the limit.
-    assert!((1..=4).contains(&bed.begun("limit")), "{}", bed.begun("limit"));
+    assert!((1..=4).contains(&bed.started_ranks("limit")), "{}", bed.started_ranks("limit"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,7 +183,7 @@ async fn a_requeued_job_does_not_run_again() {
     let (code, why) = lost(&bed.jobs(), &job).await;
     assert_eq!(code, "REQUEUED", "{why}");
     bed.wait_for("no job remains", || bed.run("squeue -h -n requeue").is_empty());
-    assert_eq!(bed.begun("requeue"), 4);
+    assert_eq!(bed.started_ranks("requeue"), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,7 +27,7 @@ async fn a_submission_with_a_lost_response_is_found() {
     let number = bed.jobs().with_commands(&lossy).submit(&job).await.expect("Slurm accepted the job");
     assert_eq!(bed.jobs().submit(&job).await.unwrap(), number);
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
-    assert_eq!((bed.numbers("lost-answer"), bed.begun("lost-answer")), (vec![number], 4));
+    assert_eq!((bed.numbers("lost-answer"), bed.started_ranks("lost-answer")), (vec![number], 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +45,7 @@ async fn a_lost_submission_is_repeated() {
     assert!(matches!(refused, Err(service::PortError::Transient(why)) if why.contains("Unable to contact")));
     bed.jobs().submit(&job).await.unwrap();
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
-    assert_eq!(bed.begun("never-arrived"), 4);
+    assert_eq!(bed.started_ranks("never-arrived"), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,7 +61,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     let end = ended(&jobs, &job).await;
     assert_eq!(end.state, "COMPLETED", "{}", bed.run("scontrol --oneliner show job | grep 'JobName=twice '"));
     bed.wait_for("no job of the name remains", || bed.run("squeue -h -n twice").is_empty());
-    assert_eq!((bed.numbers("twice").len(), bed.begun("twice")), (2, 4));
+    assert_eq!((bed.numbers("twice").len(), bed.started_ranks("twice")), (2, 4));
 
     // Both copies of the job start; the claim lets only one run the benchmark.
     let job = counting(&bed, "both");
@@ -73,7 +73,7 @@ async fn only_one_of_two_jobs_with_the_same_name_runs_the_benchmark() {
     ));
     bed.wait_for("both have ended", || bed.run("squeue -h -n both").is_empty());
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
-    assert_eq!((bed.numbers("both").len(), bed.begun("both")), (2, 4));
+    assert_eq!((bed.numbers("both").len(), bed.started_ranks("both")), (2, 4));
     assert_eq!(
         std::fs::read_dir(folder.join("refused")).unwrap().count(),
         1,
@@ -108,7 +108,7 @@ async fn a_job_that_starts_during_a_request_continues() {
         }
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED", "{name}");
         assert!(waited.exists(), "{name}: no response was older than the start of the job");
-        assert_eq!((bed.numbers(name).len(), bed.begun(name)), (1, 4), "{name}");
+        assert_eq!((bed.numbers(name).len(), bed.started_ranks(name)), (1, 4), "{name}");
     }
 }
 
@@ -148,7 +148,7 @@ async fn an_agent_crash_during_a_submission_leaves_one_job() {
         jobs.submit(&job).await.unwrap();
         assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
         bed.wait_for("no job of the name remains", || bed.run(&format!("squeue -h -n {name}")).is_empty());
-        assert_eq!(bed.begun(&name), 4, "moment {moment}: {:?}", bed.numbers(&name));
+        assert_eq!(bed.started_ranks(&name), 4, "moment {moment}: {:?}", bed.numbers(&name));
     }
     assert!(cut_first >= 8, "expected at least 8 of 16 submissions to be interrupted, found {cut_first}");
 }
@@ -196,7 +196,7 @@ async fn the_result_is_known_after_the_controller_purged_the_job() {
     assert_eq!((badly.state.as_str(), badly.exit_code), ("FAILED", Some(9)));
     bed.jobs().submit(&good).await.expect("the controller accepts a job with a reused id");
     assert_eq!(
-        (bed.numbers("forgotten-good").len(), bed.begun("forgotten-good")),
+        (bed.numbers("forgotten-good").len(), bed.started_ranks("forgotten-good")),
         (0, 4),
         "it is not submitted again"
     );
