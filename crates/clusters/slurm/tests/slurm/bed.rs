@@ -89,11 +89,11 @@ impl SlurmBed {
 
     /// Number of started ranks of this benchmark: each start adds a letter.
     pub fn started_ranks(&self, name: &str) -> usize {
-        std::fs::read(self.count(name)).map_or(0, |bytes| bytes.len())
+        std::fs::read(self.count_file(name)).map_or(0, |bytes| bytes.len())
     }
 
     /// The file with one letter per started rank.
-    pub fn count(&self, name: &str) -> PathBuf {
+    pub fn count_file(&self, name: &str) -> PathBuf {
         self.root.join("shared").join(format!("begun-{name}"))
     }
 

@@ -14,7 +14,7 @@ fn running(bed: &SlurmBed, name: &str) {
 }
 
 fn long(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
-    let count = bed.count(name).display().to_string();
+    let count = bed.count_file(name).display().to_string();
     bed.job(name, &format!("printf x >>'{count}'; exec sleep 100"))
 }
 
@@ -23,7 +23,7 @@ fn long(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
 async fn a_controller_outage_does_not_affect_a_running_job() {
     let bed = SlurmBed::new("away");
     let jobs = bed.jobs();
-    let count = bed.count("away").display().to_string();
+    let count = bed.count_file("away").display().to_string();
     // The job runs until the controller responds again.
     let release = bed.shared.join("release-away");
     let wait = format!("until [ -e {} ]; do sleep 0.2; done", quote(&release.display().to_string()));
@@ -155,7 +155,7 @@ async fn a_limit_in_seconds_stops_the_job_on_every_node() {
     // A unique duration, which identifies the processes of the benchmark. The program starts no process after it: the test bed's
     // proctrack/linuxproc kills children before their parents, and misses a child that a parent starts in between
     // (src/plugins/proctrack/linuxproc/kill_tree.c in Slurm 22.05).
-    let count = bed.count("limit").display().to_string();
+    let count = bed.count_file("limit").display().to_string();
     job.program = bed.job("limit", &format!("printf x >>'{count}'; trap '' TERM; sleep 917; exit 1")).program;
     job.limit = model::Span::from_secs(15);
     bed.jobs().submit(&job).await.unwrap();

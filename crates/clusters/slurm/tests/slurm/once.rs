@@ -8,7 +8,7 @@ use crate::bed::{SlurmBed, ended, wrapper};
 
 /// Each start of the benchmark adds a letter per rank.
 fn counting(bed: &SlurmBed, name: &str) -> cluster_api::JobSpec {
-    let count = bed.count(name).display().to_string();
+    let count = bed.count_file(name).display().to_string();
     bed.job(name, &format!("printf x >>'{count}'; sleep 1"))
 }
 
