@@ -9,7 +9,7 @@ use model::Cluster;
 use crate::bed::{SlurmBed, ended, final_status, lost};
 
 /// Waits until the benchmark runs on every node.
-fn running(bed: &SlurmBed, name: &str) {
+fn wait_until_running(bed: &SlurmBed, name: &str) {
     bed.wait_for("the benchmark has begun", || bed.started_ranks(name) == 4);
 }
 
@@ -29,7 +29,7 @@ async fn a_controller_outage_does_not_affect_a_running_job() {
     let wait = format!("until [ -e {} ]; do sleep 0.2; done", quote(&release.display().to_string()));
     let job = bed.job("away", &format!("printf x >>'{count}'; {wait}"));
     let number = jobs.submit(&job).await.unwrap();
-    running(&bed, "away");
+    wait_until_running(&bed, "away");
     // The controller saves changed jobs every few seconds. A controller killed before that would lose this job and reuse its
     // number. Another change ensures that the controller saves the running job.
     let began = SystemTime::now();
@@ -60,7 +60,7 @@ async fn a_job_that_yields_is_preempted_by_any_other_job() {
     let programs = Slurm::of(&job.cluster).unwrap().programs;
     job.cluster = Cluster { access: Slurm { programs, ..Slurm::of(&cluster).unwrap() }.access(), ..cluster };
     bed.jobs().submit(&job).await.unwrap();
-    running(&bed, "yields");
+    wait_until_running(&bed, "yields");
     bed.run("sbatch --partition=main --nodes=1 --exclusive --output=/dev/null --wrap 'sleep 60'");
     let end = final_status(&bed.jobs(), &job).await;
     assert!(
@@ -99,7 +99,7 @@ async fn an_unreachable_node_loses_the_job() {
     let bed = SlurmBed::new("cut");
     let job = long(&bed, "cut");
     bed.jobs().submit(&job).await.unwrap();
-    running(&bed, "cut");
+    wait_until_running(&bed, "cut");
     bed.link(3, "down");
     let (code, why) = lost(&bed.jobs(), &job).await;
     assert!(code == "NODE_FAIL" && why.contains("out of service: n3: "), "{code}: {why}");
@@ -114,7 +114,7 @@ async fn a_dead_node_daemon_loses_the_job() {
     let bed = SlurmBed::new("daemon");
     let job = long(&bed, "daemon");
     bed.jobs().submit(&job).await.unwrap();
-    running(&bed, "daemon");
+    wait_until_running(&bed, "daemon");
     bed.kill("slurmd.n4");
     let (code, why) = lost(&bed.jobs(), &job).await;
     assert_eq!(code, "NODE_FAIL", "{why}");
@@ -140,7 +140,7 @@ async fn an_external_scancel_ends_the_job_as_cancelled() {
     let bed = SlurmBed::new("scancel");
     let job = long(&bed, "scancel");
     let number = bed.jobs().submit(&job).await.unwrap();
-    running(&bed, "scancel");
+    wait_until_running(&bed, "scancel");
     bed.run(&format!("scancel {number}"));
     let end = ended(&bed.jobs(), &job).await;
     assert_eq!(end.state, "CANCELLED");
@@ -174,7 +174,7 @@ async fn a_requeued_job_does_not_run_again() {
     let bed = SlurmBed::new("requeue");
     let job = long(&bed, "requeue");
     let number = bed.jobs().submit(&job).await.unwrap();
-    running(&bed, "requeue");
+    wait_until_running(&bed, "requeue");
     // An administrator overrides the job's own setting.
     let refused = bed.run(&format!("scontrol requeue {number}"));
     assert!(refused.contains("disabled"), "Burnin's jobs are not requeueable: {refused}");
