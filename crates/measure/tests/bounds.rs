@@ -43,7 +43,7 @@ fn bounded(name: &str, read: impl FnOnce() -> io::Result<Reading>) -> Reading {
 }
 
 /// Generated input: `unit` appends the next piece.
-struct Made<F> {
+struct GeneratedReader<F> {
     unit: F,
     piece: Vec<u8>,
     at: usize,
@@ -51,11 +51,11 @@ struct Made<F> {
     left: u64,
 }
 
-fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> Made<F> {
-    Made { unit, piece: Vec::new(), at: 0, number: 0, left }
+fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> GeneratedReader<F> {
+    GeneratedReader { unit, piece: Vec::new(), at: 0, number: 0, left }
 }
 
-impl<F: FnMut(u64, &mut Vec<u8>)> Read for Made<F> {
+impl<F: FnMut(u64, &mut Vec<u8>)> Read for GeneratedReader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.piece.len() {
             self.piece.clear();
