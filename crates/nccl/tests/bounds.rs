@@ -51,7 +51,7 @@ fn bounded(name: &str, input: impl Read) -> Reading {
 }
 
 /// Generated input: `unit` returns the next piece; `left` is the number of remaining bytes.
-struct Made<F> {
+struct GeneratedReader<F> {
     unit: F,
     piece: Vec<u8>,
     at: usize,
@@ -59,8 +59,8 @@ struct Made<F> {
     left: u64,
 }
 
-fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> Made<F> {
-    Made { unit, piece: Vec::new(), at: 0, number: 0, left }
+fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> GeneratedReader<F> {
+    GeneratedReader { unit, piece: Vec::new(), at: 0, number: 0, left }
 }
 
 /// Repeats `unit`.
@@ -70,7 +70,7 @@ fn endless(unit: &str, left: u64) -> impl Read {
     made(left, move |_, out| out.extend_from_slice(&piece))
 }
 
-impl<F: FnMut(u64, &mut Vec<u8>)> Read for Made<F> {
+impl<F: FnMut(u64, &mut Vec<u8>)> Read for GeneratedReader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.piece.len() {
             self.piece.clear();
