@@ -51,7 +51,7 @@ struct GeneratedReader<F> {
     left: u64,
 }
 
-fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> GeneratedReader<F> {
+fn generated_reader<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> GeneratedReader<F> {
     GeneratedReader { unit, piece: Vec::new(), at: 0, number: 0, left }
 }
 
@@ -91,7 +91,7 @@ fn logs_of_any_length_are_read_in_bounded_memory() {
     let _alone = alone();
     for (format, text) in samples() {
         let reading = bounded(format.name, || {
-            measure::read_as(format, made(SIZE, |_, out| out.extend_from_slice(&text)))
+            measure::read_as(format, generated_reader(SIZE, |_, out| out.extend_from_slice(&text)))
         });
         // Values beyond the memory limit make the log incomplete.
         let said = reading.first_error.as_deref().unwrap_or_default();
@@ -110,7 +110,7 @@ fn logs_of_many_processes_are_read_in_bounded_memory() {
         let lines: Vec<_> = text.split_inclusive(|byte| *byte == b'\n').collect();
         bounded(&format!("{}, processes", format.name), || {
             // Every process is at the same line, so that all of them have an open document or table.
-            let input = made(SIZE, |n, out| {
+            let input = generated_reader(SIZE, |n, out| {
                 let line = lines[(n / 2000) as usize % lines.len()];
                 out.extend(format!("[1,{}]<stdout>:", n % 2000).bytes().chain(line.iter().copied()));
                 out.push(b'\n');
@@ -127,7 +127,7 @@ fn long_words_and_unique_names_are_read_in_bounded_memory() {
         let text = String::from_utf8_lossy(&text).into_owned();
         bounded(&format!("{}, long", format.name), || {
             // Each number and word is unique and long.
-            let input = made(SIZE, |n, out| {
+            let input = generated_reader(SIZE, |n, out| {
                 let long = format!("{n}{}", "7".repeat(30));
                 out.extend(text.replace('0', &long).replace("NVIDIA", &"N".repeat(5000)).bytes());
             });
@@ -161,7 +161,10 @@ fn endless_lines_and_documents_are_read_in_bounded_memory() {
             let piece = unit.repeat(4096 / unit.len());
             let size = SIZE / 8;
             let reading = bounded(&format!("{}, {}", format.name, unit.escape_debug()), || {
-                measure::read_as(format, made(size, |_, out| out.extend_from_slice(piece.as_bytes())))
+                measure::read_as(
+                    format,
+                    generated_reader(size, |_, out| out.extend_from_slice(piece.as_bytes())),
+                )
             });
             assert_ne!(reading.ended, LogEnd::Complete, "{} of {unit:?}", format.name);
         }
@@ -189,7 +192,7 @@ fn declared_parsers_read_in_bounded_memory() {
     };
     let declared = declaration.check(true).unwrap();
     let reading = bounded("declared", || {
-        declared.read(made(SIZE / 4, |n, out| {
+        declared.read(generated_reader(SIZE / 4, |n, out| {
             out.extend(format!("{} {n} 3\n", "a".repeat(500)).bytes());
             out.extend(format!("k{n}=1.5e-05\nbad {n}\nskipped {n}\n").bytes());
         }))
