@@ -59,7 +59,7 @@ struct GeneratedReader<F> {
     left: u64,
 }
 
-fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> GeneratedReader<F> {
+fn generated_reader<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> GeneratedReader<F> {
     GeneratedReader { unit, piece: Vec::new(), at: 0, number: 0, left }
 }
 
@@ -67,7 +67,7 @@ fn made<F: FnMut(u64, &mut Vec<u8>)>(left: u64, unit: F) -> GeneratedReader<F> {
 fn endless(unit: &str, left: u64) -> impl Read {
     // Returns several units in one call: with one unit per call the calls would dominate the time.
     let piece = unit.repeat(4096 / unit.len() + 1).into_bytes();
-    made(left, move |_, out| out.extend_from_slice(&piece))
+    generated_reader(left, move |_, out| out.extend_from_slice(&piece))
 }
 
 impl<F: FnMut(u64, &mut Vec<u8>)> Read for GeneratedReader<F> {
@@ -245,9 +245,12 @@ fn logs_that_fill_every_collection_stay_within_the_memory_limit() {
     let _alone = alone();
     let size = if QUICK { 2 } else { 96 } * MIB;
     for (name, line) in GREEDY {
-        let reading = bounded(name, made(size, |n, out| out.extend(line(n).bytes())));
+        let reading = bounded(name, generated_reader(size, |n, out| out.extend(line(n).bytes())));
         if !QUICK {
-            bounded("the same in gzip", &gzip(made(size / 4, |n, out| out.extend(line(n).bytes())))[..]);
+            bounded(
+                "the same in gzip",
+                &gzip(generated_reader(size / 4, |n, out| out.extend(line(n).bytes())))[..],
+            );
         }
         let kept = reading.tables.iter().map(|table| table.rows.len()).sum::<usize>();
         let devices = reading.tables.iter().map(|table| table.devices.len()).sum::<usize>();
@@ -255,17 +258,17 @@ fn logs_that_fill_every_collection_stay_within_the_memory_limit() {
     }
     for (name, member) in GREEDY_JSON {
         let begin: &[u8] = b"{\"version\":4,";
-        bounded(name, begin.chain(made(size, |n, out| out.extend(member(n).bytes()))));
+        bounded(name, begin.chain(generated_reader(size, |n, out| out.extend(member(n).bytes()))));
     }
     // Lines of all kinds alternate, after 1, 300 or 20,000 lines of one kind.
     for stretch in [1, 300, 20_000] {
         let line = |n: u64| GREEDY[(n / stretch) as usize % GREEDY.len()].1(n);
-        bounded("all kinds alternately", made(size, |n, out| out.extend(line(n).bytes())));
+        bounded("all kinds alternately", generated_reader(size, |n, out| out.extend(line(n).bytes())));
         let member = |n: u64| GREEDY_JSON[(n / stretch) as usize % GREEDY_JSON.len()].1(n);
         let begin: &[u8] = b"{\"version\":4,";
         bounded(
             "all kinds alternately, JSON",
-            begin.chain(made(size, |n, out| out.extend(member(n).bytes()))),
+            begin.chain(generated_reader(size, |n, out| out.extend(member(n).bytes()))),
         );
     }
 }
@@ -273,7 +276,8 @@ fn logs_that_fill_every_collection_stay_within_the_memory_limit() {
 #[test]
 fn important_data_is_kept_at_the_memory_limit() {
     let _alone = alone();
-    let ranks = made(if QUICK { 8 } else { 64 } * MIB, |n, out| out.extend(GREEDY[7].1(n).bytes()));
+    let ranks =
+        generated_reader(if QUICK { 8 } else { 64 } * MIB, |n, out| out.extend(GREEDY[7].1(n).bytes()));
     let log =
         ranks.chain("\n".as_bytes()).chain(HEADER.as_bytes()).chain(ROW.as_bytes()).chain(AVERAGE.as_bytes());
     let reading = bounded("Rank lines before a row", log);
