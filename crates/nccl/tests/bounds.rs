@@ -162,7 +162,7 @@ fn gzip_bombs_fit_into_the_memory_limit() {
 type LineWriter = fn(u64) -> String;
 
 /// Lines that fill each of the reader's collections.
-const GREEDY: [(&str, LineWriter); 12] = [
+const COLLECTION_FILLING_LINES: [(&str, LineWriter); 12] = [
     ("rows with long words", |n| {
         let names = "abcdefghijklmnop 9999999";
         let head = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong timestamp\n";
@@ -244,7 +244,7 @@ const GREEDY_JSON: [(&str, LineWriter); 8] = [
 fn logs_that_fill_every_collection_stay_within_the_memory_limit() {
     let _alone = alone();
     let size = if QUICK { 2 } else { 96 } * MIB;
-    for (name, line) in GREEDY {
+    for (name, line) in COLLECTION_FILLING_LINES {
         let reading = bounded(name, generated_reader(size, |n, out| out.extend(line(n).bytes())));
         if !QUICK {
             bounded(
@@ -262,7 +262,8 @@ fn logs_that_fill_every_collection_stay_within_the_memory_limit() {
     }
     // Lines of all kinds alternate, after 1, 300 or 20,000 lines of one kind.
     for stretch in [1, 300, 20_000] {
-        let line = |n: u64| GREEDY[(n / stretch) as usize % GREEDY.len()].1(n);
+        let line =
+            |n: u64| COLLECTION_FILLING_LINES[(n / stretch) as usize % COLLECTION_FILLING_LINES.len()].1(n);
         bounded("all kinds alternately", generated_reader(size, |n, out| out.extend(line(n).bytes())));
         let member = |n: u64| GREEDY_JSON[(n / stretch) as usize % GREEDY_JSON.len()].1(n);
         let begin: &[u8] = b"{\"version\":4,";
@@ -276,8 +277,9 @@ fn logs_that_fill_every_collection_stay_within_the_memory_limit() {
 #[test]
 fn important_data_is_kept_at_the_memory_limit() {
     let _alone = alone();
-    let ranks =
-        generated_reader(if QUICK { 8 } else { 64 } * MIB, |n, out| out.extend(GREEDY[7].1(n).bytes()));
+    let ranks = generated_reader(if QUICK { 8 } else { 64 } * MIB, |n, out| {
+        out.extend(COLLECTION_FILLING_LINES[7].1(n).bytes())
+    });
     let log =
         ranks.chain("\n".as_bytes()).chain(HEADER.as_bytes()).chain(ROW.as_bytes()).chain(AVERAGE.as_bytes());
     let reading = bounded("Rank lines before a row", log);
