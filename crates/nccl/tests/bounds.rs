@@ -205,7 +205,7 @@ const COLLECTION_FILLING_LINES: [(&str, LineWriter); 12] = [
 ];
 
 /// Members of a run in JSON that fill each of the reader's collections.
-const GREEDY_JSON: [(&str, LineWriter); 8] = [
+const COLLECTION_FILLING_MEMBERS: [(&str, LineWriter); 8] = [
     ("devices", |n| {
         let text = "\\u0001é".repeat(3000);
         format!(
@@ -256,7 +256,7 @@ fn logs_that_fill_every_collection_stay_within_the_memory_limit() {
         let devices = reading.tables.iter().map(|table| table.devices.len()).sum::<usize>();
         println!("  {} tables, {kept} rows, {devices} Rank lines", reading.tables.len());
     }
-    for (name, member) in GREEDY_JSON {
+    for (name, member) in COLLECTION_FILLING_MEMBERS {
         let begin: &[u8] = b"{\"version\":4,";
         bounded(name, begin.chain(generated_reader(size, |n, out| out.extend(member(n).bytes()))));
     }
@@ -265,7 +265,9 @@ fn logs_that_fill_every_collection_stay_within_the_memory_limit() {
         let line =
             |n: u64| COLLECTION_FILLING_LINES[(n / stretch) as usize % COLLECTION_FILLING_LINES.len()].1(n);
         bounded("all kinds alternately", generated_reader(size, |n, out| out.extend(line(n).bytes())));
-        let member = |n: u64| GREEDY_JSON[(n / stretch) as usize % GREEDY_JSON.len()].1(n);
+        let member = |n: u64| {
+            COLLECTION_FILLING_MEMBERS[(n / stretch) as usize % COLLECTION_FILLING_MEMBERS.len()].1(n)
+        };
         let begin: &[u8] = b"{\"version\":4,";
         bounded(
             "all kinds alternately, JSON",
