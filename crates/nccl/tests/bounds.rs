@@ -417,7 +417,7 @@ fn samples() -> Vec<Vec<u8>> {
 }
 
 /// Invariants of a reading.
-fn sane(reading: &Reading) {
+fn assert_invariants(reading: &Reading) {
     for table in &reading.tables {
         assert!(table.average_busbw.is_none_or(f64::is_finite));
         for row in &table.rows {
@@ -445,7 +445,7 @@ fn readings_of_mutated_logs_keep_their_invariants() {
             }
         }
         let (reading, peak) = measured(&log[..]);
-        sane(&reading);
+        assert_invariants(&reading);
         // The log is small, so buffers use nearly all of this memory.
         assert!(peak <= 2 << 20, "round {round}: {peak} bytes");
         // The reading depends neither on chunks nor on decompression.
