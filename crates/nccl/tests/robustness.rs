@@ -119,7 +119,7 @@ fn truncated_debug_logs_add_no_row_and_no_number() {
 }
 
 /// Invariants of a reading.
-fn sane(reading: &Reading) {
+fn assert_invariants(reading: &Reading) {
     for table in &reading.tables {
         assert!(table.average_busbw.is_none_or(f64::is_finite));
         for row in &table.rows {
@@ -142,7 +142,7 @@ proptest! {
     #[test]
     fn any_bytes_are_accepted(bytes in proptest::collection::vec(any::<u8>(), 0..4096)) {
         let reading = nccl::read_bytes(&bytes);
-        sane(&reading);
+        assert_invariants(&reading);
         prop_assert!(reading.tables.is_empty());
     }
 
@@ -193,7 +193,7 @@ proptest! {
         "sum", "-1", "46.48", "22.56", "0", "N/A", "Rank", "on", "device", "[0]", "NCCL INFO", "NCCL WARN x",
         "Avg bus bandwidth", ":", "Out of bounds values", "OK", "{\"version\"", "[1,0]<stdout>:", "\u{1b}[", "\0",
     ]), 0..200)) {
-        sane(&nccl::read_bytes(words.join(" ").as_bytes()));
+        assert_invariants(&nccl::read_bytes(words.join(" ").as_bytes()));
     }
 }
 
@@ -209,7 +209,7 @@ fn malformed_and_out_of_range_numbers_are_rejected() {
             ];
             row[column] = hostile;
             let reading = nccl::read_bytes(format!("{header}{}\n", row.join(" ")).as_bytes());
-            sane(&reading);
+            assert_invariants(&reading);
             for row in rows(&reading) {
                 assert!(
                     row.out_of_place.is_none_or(|half| half.time_us == 46.48 && half.algbw == 22.56),
@@ -342,7 +342,7 @@ fn json_cut_at_any_byte_adds_no_number() {
     let mut kept = 0;
     for length in 0..short.len() {
         let cut = nccl::read_bytes(&short.as_bytes()[..length]);
-        sane(&cut);
+        assert_invariants(&cut);
         assert_ne!(cut.ended, LogEnd::Complete, "the log cut at byte {length} is complete");
         for (cut, whole) in rows(&cut).into_iter().zip(rows(&whole)) {
             let spread = |half: Option<Half>| half.map(|half| Half { iterations: None, ..half });
