@@ -484,7 +484,7 @@ fn concatenated_logs_are_read_like_separate_ones() {
 }
 
 /// Texts that could cause repeated work, each repeated within one line and over many lines.
-const TEDIOUS: [&str; 24] = [
+const QUADRATIC_CANDIDATES: [&str; 24] = [
     "[1,{}]<stdout>:x",
     "in-place ",
     "# # # # in-place",
@@ -545,7 +545,7 @@ fn parsing_time_is_linear() {
         worked() - start
     };
     let many = if QUICK { 150_000 } else { 1_000_000 };
-    for unit in TEDIOUS {
+    for unit in QUADRATIC_CANDIDATES {
         for (what, line, size) in
             [("one line", usize::MAX, 120_000), ("short lines", 100, many), ("long lines", 10_000, many)]
         {
