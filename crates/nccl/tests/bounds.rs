@@ -515,7 +515,7 @@ const QUADRATIC_CANDIDATES: [&str; 24] = [
 const TIMES: f64 = 9.0;
 
 /// CPU seconds of this thread.
-fn worked() -> f64 {
+fn thread_cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
@@ -540,9 +540,9 @@ fn parsing_time_is_linear() {
         log
     };
     let time = |log: &str| {
-        let start = worked();
+        let start = thread_cpu_seconds();
         black_box(nccl::read_bytes(log.as_bytes()));
-        worked() - start
+        thread_cpu_seconds() - start
     };
     let many = if QUICK { 150_000 } else { 1_000_000 };
     for unit in QUADRATIC_CANDIDATES {
