@@ -3,7 +3,7 @@
 mod printer;
 
 use model::measurement::{LogEnd, PartialHalf, Placement, Reading, Row};
-use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
+use printer::{FORMATS, PREFIXES, interleaved, prefixed, row, run, sizes};
 use std::fmt::Write as _;
 use std::io::Write as _;
 
@@ -102,7 +102,7 @@ fn later_halves_are_added_to_their_row() {
         for host in ["vm", "38dcf168f605", "node-1", "0vm"] {
             for call in ["[0] NCCL INFO Launch mode Parallel", "NCCL CALL ncclAllReduce(7f, 8, 7, 0, 1)"] {
                 for known in [false, true] {
-                    let (log, rows) = glued(format, host, call, known);
+                    let (log, rows) = interleaved(format, host, call, known);
                     let reading = nccl::read_bytes(log.as_bytes());
                     let what = format!("{} on {host}", format.name);
                     // In an error column the number of digits does not show where an unknown host begins.

@@ -5,7 +5,7 @@
 mod printer;
 
 use model::measurement::{Column, Half, LogEnd, PartialHalf, Placement, Reading, Row};
-use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
+use printer::{FORMATS, PREFIXES, interleaved, prefixed, row, run, sizes};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{self, Read};
@@ -113,7 +113,7 @@ fn truncated_positions_add_no_row_and_no_number() {
 #[test]
 fn truncated_debug_logs_add_no_row_and_no_number() {
     for (format, host) in [(0, "vm"), (4, "38dcf168f605"), (8, "38dcf168f605"), (13, "node-1"), (15, "0vm")] {
-        let (log, _) = glued(&FORMATS[format], host, "NCCL CALL ncclAllReduce(7f, 8, 7, 0, 1)", true);
+        let (log, _) = interleaved(&FORMATS[format], host, "NCCL CALL ncclAllReduce(7f, 8, 7, 0, 1)", true);
         truncations_are_honest(FORMATS[format].name, log.as_bytes());
     }
 }

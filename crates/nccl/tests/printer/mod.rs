@@ -299,7 +299,7 @@ pub const PREFIXES: [&str; 20] = [
 ];
 
 /// Rows with debug output of the same process between their pieces.
-pub fn glued(format: &PrintedFormat, host: &str, call: &str, hosts_known: bool) -> (String, Vec<Row>) {
+pub fn interleaved(format: &PrintedFormat, host: &str, call: &str, hosts_known: bool) -> (String, Vec<Row>) {
     let mut log =
         "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 1 minBytes 8 maxBytes 64\n# Using devices\n"
             .to_owned();
