@@ -30,7 +30,7 @@ fn is_left_of(cut: &Row, whole: &Row) -> bool {
 
 /// Checks every prefix of a log: its rows are the first rows of the whole log; the last of them may lack a half. A
 /// prefix is complete only with the summary.
-fn truncations_are_honest(name: &str, log: &[u8]) {
+fn assert_prefixes_match(name: &str, log: &[u8]) {
     let whole = nccl::read_bytes(log);
     let whole_rows = rows(&whole);
     let text = String::from_utf8_lossy(log);
@@ -79,7 +79,7 @@ fn truncated_logs_add_no_row_and_no_number() {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "log") {
-            truncations_are_honest(&path.display().to_string(), &fs::read(&path).unwrap());
+            assert_prefixes_match(&path.display().to_string(), &fs::read(&path).unwrap());
         }
     }
 }
@@ -88,10 +88,10 @@ fn truncated_logs_add_no_row_and_no_number() {
 fn truncated_versions_add_no_row_and_no_number() {
     for format in &FORMATS {
         let (lines, _) = run(format, sizes().step_by(9));
-        truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
+        assert_prefixes_match(format.name, (lines.join("\n") + "\n").as_bytes());
         let positioned = prefixed(&lines, "run(), common.cu:967, ");
-        truncations_are_honest(format.name, (positioned.join("\n") + "\n").as_bytes());
-        truncations_are_honest(format.name, ("0: ".to_owned() + &lines.join("\r\n0: ") + "\r\n").as_bytes());
+        assert_prefixes_match(format.name, (positioned.join("\n") + "\n").as_bytes());
+        assert_prefixes_match(format.name, ("0: ".to_owned() + &lines.join("\r\n0: ") + "\r\n").as_bytes());
     }
 }
 
@@ -106,7 +106,7 @@ fn truncated_positions_add_no_row_and_no_number() {
             lines[first + at] =
                 format!("TimeTest(), common.cu:626, {left}{bench}{out_of_place}{bench}{in_place}{bench}");
         }
-        truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
+        assert_prefixes_match(format.name, (lines.join("\n") + "\n").as_bytes());
     }
 }
 
@@ -114,7 +114,7 @@ fn truncated_positions_add_no_row_and_no_number() {
 fn truncated_debug_logs_add_no_row_and_no_number() {
     for (format, host) in [(0, "vm"), (4, "38dcf168f605"), (8, "38dcf168f605"), (13, "node-1"), (15, "0vm")] {
         let (log, _) = interleaved(&FORMATS[format], host, "NCCL CALL ncclAllReduce(7f, 8, 7, 0, 1)", true);
-        truncations_are_honest(FORMATS[format].name, log.as_bytes());
+        assert_prefixes_match(FORMATS[format].name, log.as_bytes());
     }
 }
 
