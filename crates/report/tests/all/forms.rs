@@ -71,7 +71,8 @@ fn junit_agrees_with_the_verdict() {
         let parsed = parsed(&junit(&logs.input()));
         assert_eq!(parsed.test_suites.len(), logs.logs.len());
         for (suite, (name, _, judgement)) in parsed.test_suites.iter().zip(&logs.logs) {
-            let kinds: Vec<_> = suite.test_cases.iter().filter_map(|case| red(&case.status)).collect();
+            let kinds: Vec<_> =
+                suite.test_cases.iter().filter_map(|case| non_success_kind(&case.status)).collect();
             assert_eq!(suite.name.as_str(), name);
             let verdict = match kinds.as_slice() {
                 [] => Verdict::Pass,
@@ -113,7 +114,7 @@ fn an_excluded_check_is_not_a_pass() {
     assert!(page.contains(r#"<tr class="excluded"><th scope="row"><code>second-gpu</code>"#), "{page}");
 }
 
-fn red(status: &TestCaseStatus) -> Option<NonSuccessKind> {
+fn non_success_kind(status: &TestCaseStatus) -> Option<NonSuccessKind> {
     match status {
         TestCaseStatus::NonSuccess { kind, .. } => Some(*kind),
         _ => None,
@@ -126,7 +127,9 @@ fn parsed(xml: &str) -> Report {
     let tests: usize = report.test_suites.iter().map(|suite| suite.test_cases.len()).sum();
     assert_eq!(report.tests, tests);
     for suite in &report.test_suites {
-        let of = |kind| suite.test_cases.iter().filter(|case| red(&case.status) == Some(kind)).count();
+        let of = |kind| {
+            suite.test_cases.iter().filter(|case| non_success_kind(&case.status) == Some(kind)).count()
+        };
         assert_eq!((suite.failures, suite.errors), (of(NonSuccessKind::Failure), of(NonSuccessKind::Error)));
         assert_eq!(suite.tests, suite.test_cases.len());
     }
