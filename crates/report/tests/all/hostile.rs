@@ -66,7 +66,7 @@ fn is_control(c: char) -> bool {
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-fn silent(form: &str, text: &str) {
+fn assert_no_control_characters(form: &str, text: &str) {
     assert_eq!(text.chars().find(|c| is_control(*c)), None, "{form}");
 }
 
@@ -74,8 +74,8 @@ fn silent(form: &str, text: &str) {
 fn external_text_has_no_effect_on_terminal_and_page() {
     let logs = hostile();
     let (text, page) = (terminal(&logs.input(), Style::Plain), html(&logs.input()));
-    silent("terminal", &text);
-    silent("page", &page);
+    assert_no_control_characters("terminal", &text);
+    assert_no_control_characters("page", &page);
     for asks in ["<script", "<img", "javascript:y\"", "src=\"", "href=", "url(", "@import"] {
         assert!(!page.contains(asks), "{asks}");
     }
@@ -85,7 +85,7 @@ fn external_text_has_no_effect_on_terminal_and_page() {
 #[test]
 fn external_text_cannot_end_its_markdown_element() {
     let text = markdown(&hostile().input());
-    silent("markdown", &text);
+    assert_no_control_characters("markdown", &text);
     // Outside of code no text is markup; inside, the fence is longer than any run of backticks.
     let mut fence: Option<&str> = None;
     for line in text.lines() {
@@ -134,7 +134,7 @@ fn outside(line: &str) -> Vec<String> {
 #[test]
 fn the_csv_form_contains_no_formula() {
     let text = csv(&hostile().input());
-    silent("csv", &text.replace('\r', ""));
+    assert_no_control_characters("csv", &text.replace('\r', ""));
     let mut lines = ::csv::Reader::from_reader(text.as_bytes());
     let mut count = 0;
     for line in lines.records() {
@@ -150,7 +150,7 @@ fn the_csv_form_contains_no_formula() {
 #[test]
 fn external_text_keeps_the_xml_valid() {
     let text = junit(&hostile().input());
-    silent("junit", &text);
+    assert_no_control_characters("junit", &text);
     let legal = |c: char| matches!(c, '\n' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
     assert!(text.chars().all(legal), "XML 1.0 permits no other characters");
     let report = Report::deserialize_from_str(&text).expect("JUnit XML");
@@ -169,9 +169,9 @@ fn external_text_has_no_effect_in_comparisons() {
     let found = verdict::compare::compare((table, &fingerprint(HOSTILE)), (table, &fingerprint("b")));
     let pair = RunPair { a: HOSTILE, b: HOSTILE, found: &found };
     let page = comparison::html(pair);
-    silent("terminal", &comparison::terminal(pair, Style::Plain));
-    silent("page", &page);
-    silent("markdown", &comparison::markdown(pair));
+    assert_no_control_characters("terminal", &comparison::terminal(pair, Style::Plain));
+    assert_no_control_characters("page", &page);
+    assert_no_control_characters("markdown", &comparison::markdown(pair));
     assert!(!page.contains("<script") && !page.contains("<img"));
 }
 
