@@ -157,7 +157,7 @@ fn healthy_runs_raise_no_alarm() {
 }
 
 /// Simulates a fault on random ranks. Returns the number of results with only the right rank, and with another one.
-fn plant(
+fn fault_detection_rates(
     name: &str,
     ranks_in_all: usize,
     fault: impl Fn(&mut SeededRandom, usize, &mut Vec<Vec<f64>>),
@@ -188,7 +188,7 @@ fn plant(
 #[test]
 fn a_process_without_processor_time_is_named() {
     for ranks in [3, 4, 8, 32] {
-        let (right, wrong) = plant("starved", ranks, |seeded, slow, half| {
+        let (right, wrong) = fault_detection_rates("starved", ranks, |seeded, slow, half| {
             for at in 0..half[0].len() {
                 let delay = if seeded.part() < 0.3 { 3000.0 * seeded.part() } else { 0.0 };
                 // Either all other ranks wait for the slow rank, or the slow rank alone takes longer.
@@ -206,7 +206,7 @@ fn a_process_without_processor_time_is_named() {
 #[test]
 fn a_gpu_busy_part_of_the_time_is_named() {
     for ranks in [4, 8] {
-        let (right, wrong) = plant("busy part of the time", ranks, |seeded, slow, half| {
+        let (right, wrong) = fault_detection_rates("busy part of the time", ranks, |seeded, slow, half| {
             if seeded.part() < 0.6 {
                 let from = seeded.below(15);
                 for at in (from..from + 5).step_by(2) {
@@ -221,7 +221,7 @@ fn a_gpu_busy_part_of_the_time_is_named() {
 #[test]
 fn a_steadily_slower_rank_is_found_although_all_ranks_slow_down() {
     for ranks in [4, 8, 64] {
-        let (right, wrong) = plant("steady", ranks, |_, slow, half| {
+        let (right, wrong) = fault_detection_rates("steady", ranks, |_, slow, half| {
             half.iter_mut().flatten().for_each(|time| *time *= 1.2);
             half[slow].iter_mut().for_each(|time| *time *= 1.05);
         });
