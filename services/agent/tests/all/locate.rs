@@ -74,7 +74,7 @@ impl PairsScheduler {
         }
     }
 
-    fn going(&self) -> usize {
+    fn active_pairs(&self) -> usize {
         let jobs = self.jobs.lock().unwrap();
         jobs.values().filter(|(_, looks, end)| *looks < 2 && end.is_none()).count()
     }
@@ -504,7 +504,7 @@ async fn a_cancelled_search_leaves_no_pair_running() {
             bed.paper.lasts.store(broken, Relaxed);
             let fact = bed.end(&search, 0).await;
             assert!(matches!(&fact, Fact::NodesFailed(failure) if failure.class == Class::Cancelled));
-            assert_eq!(bed.paper.going(), 0, "a pair runs after {steps} steps and a cancel");
+            assert_eq!(bed.paper.active_pairs(), 0, "a pair runs after {steps} steps and a cancel");
             // An agent that missed the cancel starts no pair.
             let jobs = bed.paper.jobs.lock().unwrap().len();
             assert_eq!(bed.end(&search, 0).await, fact);
@@ -527,7 +527,7 @@ async fn a_late_submission_of_a_pair_does_not_start() {
         bed.end(&search, at).await;
         bed.paper.land();
         assert!(!bed.paper.jobs.lock().unwrap().is_empty());
-        assert_eq!(bed.paper.going(), 0);
+        assert_eq!(bed.paper.active_pairs(), 0);
     }
 }
 
@@ -547,7 +547,7 @@ async fn an_outdated_step_starts_no_pair() {
                 "search stopped at poll {poll}: {fact:?}"
             );
         }
-        assert_eq!(bed.paper.going(), 0);
+        assert_eq!(bed.paper.active_pairs(), 0);
     }
 }
 
@@ -556,9 +556,9 @@ async fn at_the_time_limit_the_partial_result_is_reported() {
     let bed = LocatedJob::new(PairsScheduler { bad: ["n2"].into(), ..PairsScheduler::default() });
     let search = search(6, Locate::default());
     drop(bed.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
-    assert!(bed.paper.going() > 0);
+    assert!(bed.paper.active_pairs() > 0);
     let Fact::NodesLocated(suspects) = bed.end(&search, 600_000).await else { panic!() };
-    assert_eq!(bed.paper.going(), 0);
+    assert_eq!(bed.paper.active_pairs(), 0);
     assert!(suspects.nodes.is_empty());
     assert!(suspects.undecided.is_some_and(|why| why.contains("limits.locate")));
 }
@@ -569,5 +569,5 @@ async fn a_refused_pair_ends_the_search_after_the_running_pairs() {
     let search = search(6, Locate::default());
     let Fact::NodesFailed(failure) = bed.end(&search, 0).await else { panic!() };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "REFUSED"));
-    assert_eq!(bed.paper.going(), 0);
+    assert_eq!(bed.paper.active_pairs(), 0);
 }
