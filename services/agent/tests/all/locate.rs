@@ -22,7 +22,7 @@ use redact::Rules;
 use service::{PollResult, PortError};
 
 /// A submitted pair, its number of polls, and its planned end.
-type Known = (JobSpec, u32, Option<&'static str>);
+type SubmittedPair = (JobSpec, u32, Option<&'static str>);
 
 /// Each pair ends at its second poll. A pair with a bad node takes ten times as long.
 #[derive(Default)]
@@ -43,7 +43,7 @@ struct PairsScheduler {
     meddled: AtomicU32,
     meddler: OnceLock<Locator>,
     begun_by_then: OnceLock<usize>,
-    jobs: Mutex<BTreeMap<String, Known>>,
+    jobs: Mutex<BTreeMap<String, SubmittedPair>>,
     fenced: Mutex<BTreeSet<String>>,
     drained: Mutex<Vec<String>>,
     returned: Mutex<Vec<String>>,
