@@ -67,7 +67,7 @@ impl PairsScheduler {
     }
 
     /// Delivers all submissions in flight.
-    fn land(&self) {
+    fn deliver_late_submissions(&self) {
         for job in self.late.lock().unwrap().drain(..) {
             let end = self.fence(&job.name);
             self.jobs.lock().unwrap().entry(job.name.clone()).or_insert((job, 0, end));
@@ -525,7 +525,7 @@ async fn a_late_submission_of_a_pair_does_not_start() {
             bed.locator.cancel(&id()).await.unwrap();
         }
         bed.end(&search, at).await;
-        bed.paper.land();
+        bed.paper.deliver_late_submissions();
         assert!(!bed.paper.jobs.lock().unwrap().is_empty());
         assert_eq!(bed.paper.active_pairs(), 0);
     }
