@@ -26,18 +26,18 @@ async fn an_unreliable_store_neither_loses_nor_duplicates_records() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_conductors_and_shuffled_facts_produce_one_ledger() {
     for seed in 0..SEEDS {
-        storm(seed, StoreFaults::Nothing).await;
+        check_shuffled_facts(seed, StoreFaults::Nothing).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_conductors_and_shuffled_facts_over_an_unreliable_store_produce_one_ledger() {
     for seed in 0..SEEDS {
-        storm(seed, StoreFaults::WrongResponses(SeededRandom::new(seed + SEEDS))).await;
+        check_shuffled_facts(seed, StoreFaults::WrongResponses(SeededRandom::new(seed + SEEDS))).await;
     }
 }
 
-async fn storm(seed: u64, faults: StoreFaults) {
+async fn check_shuffled_facts(seed: u64, faults: StoreFaults) {
     let bed = Conductors::over(FaultyStore::new(faults));
     let conductors = [bed.conductor(), bed.conductor()];
     // Facts that arrive before the run's request are parked, so the request is delivered first, to both conductors
