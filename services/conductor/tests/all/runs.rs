@@ -287,7 +287,7 @@ async fn a_cluster_that_reappears_after_closing_is_released_again() {
     bed.bus.forget();
 
     let ready = answers().remove(3);
-    deliver_all(&conductor, [again(&ready)]).await;
+    deliver_all(&conductor, [as_new_message(&ready)]).await;
     assert_eq!(bed.bus.commands(), ["cluster.1.delete"]);
     assert_eq!(bed.hints().await, [run()], "the command is owed until confirmed, across restarts");
 
@@ -312,7 +312,7 @@ async fn a_cluster_that_reappears_during_hint_removal_keeps_its_hint() {
     let gate = store.hold_removal();
     let closed = tokio::spawn(async move { deliver_all(&closing, [deleted]).await });
     gate.arrived.notified().await;
-    deliver_all(&rival, [again(&accepted)]).await;
+    deliver_all(&rival, [as_new_message(&accepted)]).await;
     gate.go.notify_one();
     closed.await.unwrap();
     assert!(!bed.state().await.leases_returned());

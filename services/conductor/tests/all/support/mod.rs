@@ -61,7 +61,7 @@ pub fn event(publisher: &str, fact: Fact) -> Event {
 }
 
 /// The same fact as a separate message, as from a second poll.
-pub fn again(event: &Event) -> Event {
+pub fn as_new_message(event: &Event) -> Event {
     let mut event = serde_json::to_value(event).unwrap();
     event["id"] = "another-message".into();
     serde_json::from_value(event).unwrap()
