@@ -11,7 +11,7 @@ use notifier::{
 };
 use serde_json::json;
 
-async fn letters(paper: SimulatedRun) -> Vec<Notice> {
+async fn notices_of_run(paper: SimulatedRun) -> Vec<Notice> {
     let sender = Arc::new(FakeSender::default());
     let bed = NotifierBed::new(sender.clone());
     let channels =
@@ -24,7 +24,7 @@ async fn letters(paper: SimulatedRun) -> Vec<Notice> {
 
 #[tokio::test]
 async fn a_failure_notice_is_short() {
-    let notices = letters(SimulatedRun::new("w-1", FAIL, 1.0)).await;
+    let notices = notices_of_run(SimulatedRun::new("w-1", FAIL, 1.0)).await;
     let [check, status, slack, webhook] = &notices[..] else { panic!("{notices:?}") };
     let OutgoingMessage::Check(check) = &check.letter else { panic!("a check run") };
     assert_eq!((check.name.as_str(), check.conclusion.as_str()), ("burnin/nightly", "failure"));
@@ -55,7 +55,7 @@ async fn a_failure_notice_is_short() {
 
 #[tokio::test]
 async fn a_failure_notice_names_the_failed_stage() {
-    let notices = letters(SimulatedRun::new("w-1", RunEnd::Broken, 1.0)).await;
+    let notices = notices_of_run(SimulatedRun::new("w-1", RunEnd::Broken, 1.0)).await;
     let OutgoingMessage::Check(check) = &notices[0].letter else { panic!("a check run") };
     assert!(
         check.conclusion == "failure" && check.summary.contains("image: CONFIG: bus"),
@@ -64,7 +64,7 @@ async fn a_failure_notice_names_the_failed_stage() {
     );
     let OutgoingMessage::Channel { content: text, .. } = &notices[2].letter else { panic!("a message") };
     assert!(text.contains("\n• image: CONFIG: bus bandwidth is low\n"), "{text}");
-    let notices = letters(SimulatedRun::new("w-1", UNSURE, 1.0)).await;
+    let notices = notices_of_run(SimulatedRun::new("w-1", UNSURE, 1.0)).await;
     let OutgoingMessage::Check(check) = &notices[0].letter else { panic!("a check run") };
     assert_eq!(
         check.conclusion, "action_required",
@@ -80,7 +80,7 @@ async fn external_text_is_escaped() {
             text: HOSTILE.to_owned(),
             ..SimulatedRun::new("w-1", how, 1.0)
         };
-        let notices = letters(hostile).await;
+        let notices = notices_of_run(hostile).await;
         let OutgoingMessage::Check(check) = &notices[0].letter else { panic!("a check run") };
         // Other tests check the report; this text must not contain the report's fences.
         let summary = &check.summary;
@@ -108,7 +108,7 @@ async fn external_text_is_escaped() {
 #[tokio::test]
 async fn long_texts_are_truncated() {
     let long = "é".repeat(100_000);
-    let notices = letters(SimulatedRun { text: long, ..SimulatedRun::new("w-1", FAIL, 1.0) }).await;
+    let notices = notices_of_run(SimulatedRun { text: long, ..SimulatedRun::new("w-1", FAIL, 1.0) }).await;
     let OutgoingMessage::Status(status) = &notices[1].letter else { panic!("a status") };
     assert_eq!(status.description.chars().count(), 140);
     let OutgoingMessage::Channel { content: text, .. } = &notices[2].letter else { panic!("a message") };
