@@ -236,7 +236,7 @@ async fn check(State(here): State<Receiver>, uri: Uri, headers: HeaderMap, body:
 }
 
 #[derive(serde::Deserialize)]
-struct ExpectedRequest {
+struct CheckRunQuery {
     check_name: String,
     filter: String,
     per_page: usize,
@@ -246,7 +246,7 @@ struct ExpectedRequest {
 async fn list(
     State(here): State<Receiver>,
     Path((_, _, sha)): Path<(String, String, String)>,
-    Query(wanted): Query<ExpectedRequest>,
+    Query(wanted): Query<CheckRunQuery>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
