@@ -136,7 +136,7 @@ impl TestReceiver for Receiver {
     }
 }
 
-async fn say(answer: ReceiverResponse) -> Response {
+async fn to_response(answer: ReceiverResponse) -> Response {
     match answer {
         ReceiverResponse::Responds(status, headers) => {
             let mut response = StatusCode::from_u16(status).unwrap().into_response();
@@ -158,7 +158,7 @@ async fn hook(State(here): State<Receiver>, uri: Uri, headers: HeaderMap, body: 
         here.take(id, serde_json::from_slice(&body).unwrap_or_default());
     }
     match answer {
-        Some(answer) => say(answer).await,
+        Some(answer) => to_response(answer).await,
         None => "ok".into_response(),
     }
 }
@@ -205,7 +205,7 @@ async fn status(
         here.take(&state, status.clone());
     }
     match answer {
-        Some(answer) => say(answer).await,
+        Some(answer) => to_response(answer).await,
         None => (StatusCode::CREATED, Json(status.clone())).into_response(),
     }
 }
@@ -230,7 +230,7 @@ async fn check(State(here): State<Receiver>, uri: Uri, headers: HeaderMap, body:
         here.take(run["external_id"].as_str().unwrap(), run.clone());
     }
     match answer {
-        Some(answer) => say(answer).await,
+        Some(answer) => to_response(answer).await,
         None => (StatusCode::CREATED, Json(run)).into_response(),
     }
 }
@@ -255,7 +255,7 @@ async fn list(
         return denied;
     }
     if let Some(answer) = answer {
-        return say(answer).await;
+        return to_response(answer).await;
     }
     assert_eq!(wanted.filter, "all");
     let runs: Vec<_> = here
