@@ -43,7 +43,7 @@ async fn load_until_final(
 async fn random_faults(seed: u64) -> u32 {
     let bed = BigQueryBed::new().await;
     let mut dice = Rng::with_seed(seed);
-    bed.bigquery.random_faults(RandomFaults { dice: dice.fork(), percent: 40 });
+    bed.bigquery.random_faults(RandomFaults { rng: dice.fork(), percent: 40 });
     bed.bigquery.jobs_take(Duration::from_millis(30));
     bed.bigquery.reject_rows_with("the rejected text");
     // The bucket has faults, too. A response that is lost after its effect is the most severe fault.

@@ -39,7 +39,7 @@ pub enum Fault {
 
 pub struct RandomFaults {
     /// State of the generator: equal seeds produce equal faults.
-    pub dice: fastrand::Rng,
+    pub rng: fastrand::Rng,
     /// Share of failing requests, percent.
     pub percent: u8,
 }
@@ -52,7 +52,7 @@ impl WarehouseState {
             return Some(self.faults.remove(at).1);
         }
         let random_faults = self.random_faults.as_mut()?;
-        let dice = &mut random_faults.dice;
+        let dice = &mut random_faults.rng;
         if dice.u8(0..100) >= random_faults.percent {
             return None;
         }
