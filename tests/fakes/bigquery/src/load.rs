@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::{BigQueryState, Fault, Operation, TableColumn, WarehouseState, refusal::Refusal};
 
 /// Known fields of a load; a job with others is rejected, so that no field is ignored.
-const UNDERSTOOD: [&str; 8] = [
+const SUPPORTED_FIELDS: [&str; 8] = [
     "sourceUris",
     "destinationTable",
     "sourceFormat",
@@ -48,8 +48,11 @@ pub(crate) fn begin(state: &BigQueryState, project: &str, mut job: Value) -> Res
     let mut inner = state.lock();
     let location = reference["location"].as_str().unwrap_or("US").to_owned();
     let load = &job["configuration"]["load"];
-    let strange =
-        load.as_object().into_iter().flat_map(Map::keys).find(|key| !UNDERSTOOD.contains(&key.as_str()));
+    let strange = load
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+        .find(|key| !SUPPORTED_FIELDS.contains(&key.as_str()));
     if let Some(field) = strange {
         return Err(invalid(format!("this stand-in does not support configuration.load.{field}")));
     }
