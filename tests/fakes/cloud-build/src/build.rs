@@ -249,7 +249,7 @@ impl CloudBuildState {
         let Some(next) = next else { return shown };
         let _advancing = AdvancesUntilDropped { state: self, at };
         let (next, left, detail) = if is_final(&next) {
-            match self.leave(&shown, &next).await {
+            match self.write_results(&shown, &next).await {
                 Ok((left, detail)) => (next, left, detail),
                 Err(why) => ("FAILURE".to_owned(), None, Some(why)),
             }
@@ -276,7 +276,11 @@ impl CloudBuildState {
     }
 
     /// Writes the results of a build that ends with this status.
-    async fn leave(&self, build: &Value, status: &str) -> Result<(Option<Value>, Option<String>), String> {
+    async fn write_results(
+        &self,
+        build: &Value,
+        status: &str,
+    ) -> Result<(Option<Value>, Option<String>), String> {
         let id = build["id"].as_str().unwrap_or_default();
         let logs = build["logsBucket"].as_str().unwrap_or_default();
         let log = format!("starting build \"{id}\"\nthis is the last line\n");
