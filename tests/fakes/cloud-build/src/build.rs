@@ -231,7 +231,7 @@ impl Drop for AdvancesUntilDropped<'_> {
 
 impl CloudBuildState {
     /// The build's current state; each read advances it.
-    pub(crate) async fn show(&self, at: usize) -> Value {
+    pub(crate) async fn read_and_advance(&self, at: usize) -> Value {
         let (shown, next) = {
             let mut state = self.lock();
             let build = state.builds[at].clone();

@@ -128,7 +128,7 @@ async fn list(
     };
     let mut builds = Vec::new();
     for at in shown {
-        builds.push(state.show(at).await);
+        builds.push(state.read_and_advance(at).await);
     }
     Json(json!({"builds": builds, "nextPageToken": more.unwrap_or_default()})).into_response()
 }
@@ -143,7 +143,7 @@ async fn read(
     Path((project, location, id)): Path<(String, String, String)>,
 ) -> Response {
     match find(&state, &project, &location, &id) {
-        Some(at) => Json(state.show(at).await).into_response(),
+        Some(at) => Json(state.read_and_advance(at).await).into_response(),
         None => error(404, "no such build"),
     }
 }
