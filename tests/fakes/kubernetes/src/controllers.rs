@@ -67,7 +67,7 @@ impl KubernetesControllers {
         let turning = tokio::spawn(async move {
             let turn = Arc::new(turn);
             loop {
-                turn.once().await;
+                turn.reconcile().await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
@@ -133,7 +133,7 @@ impl ControllerTurn {
         self.send("POST", &format!("{group}/namespaces/{namespace}/{plural}"), Some(object)).await;
     }
 
-    async fn once(self: &Arc<Self>) {
+    async fn reconcile(self: &Arc<Self>) {
         let (jobsets, jobs) = (self.list(JOBSETS, "jobsets").await, self.list(JOBS, "jobs").await);
         let (pods, workloads) = (self.list(CORE, "pods").await, self.list(WORKLOADS, "workloads").await);
         for jobset in jobsets.iter().filter(|jobset| !jobset["metadata"]["deletionTimestamp"].is_string()) {
