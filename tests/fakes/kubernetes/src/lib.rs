@@ -181,7 +181,7 @@ impl Api {
     }
 
     /// Number of requests by method and kind, such as `POST jobsets`.
-    pub fn asked(&self, what: &str) -> usize {
+    pub fn request_count(&self, what: &str) -> usize {
         self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).get(what).copied().unwrap_or(0)
     }
 }

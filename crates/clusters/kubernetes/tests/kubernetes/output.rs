@@ -107,7 +107,7 @@ async fn an_expired_watch_is_restarted() {
     bed.controllers.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("old", json!({"nodes": 1, "queue": "a4"})));
     jobs.submit(&job).await.unwrap();
-    wait_for("the pod is watched", async || bed.api.asked("GET pods") > 2).await;
+    wait_for("the pod is watched", async || bed.api.request_count("GET pods") > 2).await;
     bed.api.compact();
     bed.api.cut();
     bed.controllers.hold(false);
