@@ -163,10 +163,10 @@ async fn json_of(body: Body) -> Value {
     serde_json::from_slice(&to_bytes(body, 1 << 20).await.unwrap_or_default()).unwrap_or_default()
 }
 
-type About = Box<dyn FnOnce(&ServerState, &Value) -> Response + Send>;
+type DiscoveryHandler = Box<dyn FnOnce(&ServerState, &Value) -> Response + Send>;
 
 /// Discovery: the kinds of a group's version, and permissions of the caller.
-fn about(state: &ServerState, method: &Method, path: &str) -> Option<About> {
+fn about(state: &ServerState, method: &Method, path: &str) -> Option<DiscoveryHandler> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (method, &parts[..]) {
         (&Method::GET, ["apis"]) => {
