@@ -93,7 +93,7 @@ fn target(path: &str) -> Option<ResourcePath> {
 
 async fn serve(state: ServerState, query: HashMap<String, String>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    if let Some(answer) = about(&state, &head.method, head.uri.path()) {
+    if let Some(answer) = discovery(&state, &head.method, head.uri.path()) {
         let document = if head.method == Method::GET { Value::Null } else { json_of(body).await };
         return answer(&state, &document);
     }
@@ -166,7 +166,7 @@ async fn json_of(body: Body) -> Value {
 type DiscoveryHandler = Box<dyn FnOnce(&ServerState, &Value) -> Response + Send>;
 
 /// Discovery: the kinds of a group's version, and permissions of the caller.
-fn about(state: &ServerState, method: &Method, path: &str) -> Option<DiscoveryHandler> {
+fn discovery(state: &ServerState, method: &Method, path: &str) -> Option<DiscoveryHandler> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (method, &parts[..]) {
         (&Method::GET, ["apis"]) => {
