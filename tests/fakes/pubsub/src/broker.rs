@@ -138,7 +138,7 @@ impl Broker {
                         let status = broker.pushed(&endpoint, &settings, &queued).await;
                         // These statuses acknowledge a message; all others reject it (Pub/Sub's page "Push subscriptions").
                         if matches!(status, 102 | 200 | 201 | 202 | 204) {
-                            broker.settled(&settings.name, 1);
+                            broker.subtract_unacknowledged(&settings.name, 1);
                         } else {
                             broker.rejected(&settings.name, queued);
                         }
@@ -199,7 +199,7 @@ impl Broker {
     }
 
     /// Subtracts `count` from the number of unacknowledged messages of a subscription.
-    fn settled(&self, subscription: &str, count: usize) {
+    fn subtract_unacknowledged(&self, subscription: &str, count: usize) {
         if let Some(queue) = self.lock().queues.get_mut(subscription) {
             queue.unacknowledged = queue.unacknowledged.saturating_sub(count);
         }
@@ -341,7 +341,7 @@ impl Broker {
                     .attributes
                     .insert("CloudPubSubDeadLetterSourceSubscription".to_owned(), subscription.to_owned());
                 (0..copies).for_each(|_| drop(self.publish(topic, message.clone())));
-                self.settled(subscription, 1);
+                self.subtract_unacknowledged(subscription, 1);
                 return;
             }
         }
