@@ -141,7 +141,7 @@ pub(crate) async fn answer(
     match fault {
         Some(FaultKind::Refuse(status)) => {
             noted(status);
-            return spoken(Answer::refusal((status, "injected fault".to_owned())), None);
+            return to_response(Answer::refusal((status, "injected fault".to_owned())), None);
         }
         Some(FaultKind::CutBefore) => {
             noted(0);
@@ -169,7 +169,7 @@ pub(crate) async fn answer(
     match fault {
         Some(FaultKind::FailAfter(status)) => {
             noted(status);
-            spoken(Answer::refusal((status, "injected fault after the request".to_owned())), None)
+            to_response(Answer::refusal((status, "injected fault after the request".to_owned())), None)
         }
         Some(FaultKind::CutWithin(_) | FaultKind::CutAfter) => {
             noted(0);
@@ -182,13 +182,13 @@ pub(crate) async fn answer(
         }
         fault => {
             noted(answer.status);
-            spoken(answer, fault)
+            to_response(answer, fault)
         }
     }
 }
 
 /// Converts to a response, with the fault applied.
-fn spoken(mut answer: Answer, fault: Option<FaultKind>) -> Response {
+fn to_response(mut answer: Answer, fault: Option<FaultKind>) -> Response {
     let length = answer.body.len();
     match fault {
         Some(FaultKind::Flip) => {
