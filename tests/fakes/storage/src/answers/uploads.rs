@@ -32,7 +32,7 @@ pub(super) fn route(
             if session.began.elapsed() >= LIFETIME.saturating_sub(state.older) {
                 return Err((410, format!("upload {id} has expired")));
             }
-            let answer = go_on(&mut state, &mut session, request);
+            let answer = continue_upload(&mut state, &mut session, request);
             state.sessions.insert(id, session);
             answer
         }
@@ -92,7 +92,7 @@ fn start(
 }
 
 /// A chunk, or a query of the progress; the last chunk creates the object.
-fn go_on(
+fn continue_upload(
     state: &mut StorageState,
     session: &mut Session,
     request: &ParsedRequest,
