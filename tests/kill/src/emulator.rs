@@ -59,7 +59,7 @@ impl PubsubEmulator {
     }
 
     /// Creates a pull subscription.
-    pub async fn hold(&self, topic: &str, subscription: &str) -> Result<(), String> {
+    pub async fn create_pull_subscription(&self, topic: &str, subscription: &str) -> Result<(), String> {
         let topic = format!("projects/{PROJECT}/topics/{topic}");
         self.put("subscriptions", subscription, json!({"topic": topic, "ackDeadlineSeconds": 10})).await
     }

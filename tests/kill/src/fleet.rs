@@ -80,7 +80,7 @@ impl ServiceFleet {
             let port = crate::free_port()?;
             let (topic_name, subscription) = (format!("burnin-{topic}"), format!("{name}-{number}"));
             if pull && name == AGENT {
-                emulator.hold(&topic_name, AGENT_SUBSCRIPTION).await?;
+                emulator.create_pull_subscription(&topic_name, AGENT_SUBSCRIPTION).await?;
             } else {
                 emulator.push(&topic_name, &subscription, port, "/").await?;
             }
