@@ -23,14 +23,14 @@ pub struct ServiceFleet {
     services: Vec<ServiceInstance>,
     programs: PathBuf,
     folder: PathBuf,
-    place: RunLocation,
+    place: StoreLocations,
     emulator: String,
     pull: bool,
     channel_url: String,
 }
 
 /// Locations of the stores, as values of the services' environment variables.
-pub struct RunLocation {
+pub struct StoreLocations {
     /// Folder or bucket of the objects.
     pub name: OsString,
     pub warehouse: OsString,
@@ -62,7 +62,7 @@ impl ServiceFleet {
     pub async fn start(
         programs: &Path,
         folder: &Path,
-        place: RunLocation,
+        place: StoreLocations,
         emulator: &PubsubEmulator,
         pull: bool,
         channel_url: String,

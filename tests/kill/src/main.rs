@@ -29,7 +29,7 @@ use warehouse::Sqlite;
 
 use crate::{
     emulator::PubsubEmulator,
-    fleet::{RunLocation, ServiceFleet},
+    fleet::{ServiceFleet, StoreLocations},
     runs::{MEASUREMENTS, RunRequests},
 };
 
@@ -128,19 +128,19 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         Some(standin) => Some(dataset(standin).await?),
         None => None,
     };
-    let (store, place): (Arc<dyn Store>, RunLocation) = match &cloud {
+    let (store, place): (Arc<dyn Store>, StoreLocations) = match &cloud {
         Some(standin) => {
             let emulator = standin.url().parse().map_err(str::to_owned)?;
             let emulators =
                 bigquery.as_ref().map(|bigquery| (standin.url().to_owned(), bigquery.endpoint.clone()));
-            let place = RunLocation { name: "gs://bucket".into(), warehouse: DATASET.into(), emulators };
+            let place = StoreLocations { name: "gs://bucket".into(), warehouse: DATASET.into(), emulators };
             (Arc::new(CloudStorage::new("bucket", Some(emulator))), place)
         }
         None => {
             let path = folder.join("bucket");
             let store = FolderStore::open(&path).map_err(message)?;
             let warehouse = folder.join("warehouse.sqlite").into();
-            (Arc::new(store), RunLocation { name: path.into(), warehouse, emulators: None })
+            (Arc::new(store), StoreLocations { name: path.into(), warehouse, emulators: None })
         }
     };
     let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
