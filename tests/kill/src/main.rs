@@ -90,7 +90,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(play(&arguments, &jar)) {
+    match runtime.block_on(run_test(&arguments, &jar)) {
         Ok(wrong) if wrong.is_empty() => {
             println!("zero violations");
             ExitCode::SUCCESS
@@ -107,7 +107,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String>, String> {
+async fn run_test(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String>, String> {
     let message = |error: std::io::Error| format!("{}: {error}", arguments.folder.display());
     fs::create_dir_all(arguments.folder.join("logs")).map_err(message)?;
     let folder = arguments.folder.canonicalize().map_err(message)?;
