@@ -18,7 +18,7 @@ use crate::{
     scenario::install_agents,
 };
 
-const KILLS: Duration = Duration::from_secs(20);
+const KILL_PERIOD: Duration = Duration::from_secs(20);
 /// Mean interval of the kills; each interval is 50 to 150 % of it.
 const INTERVAL: Duration = Duration::from_millis(300);
 /// Maximum time after the last kill until all runs are closed.
@@ -54,7 +54,7 @@ impl Request {
 async fn kill(rehearsal: &Rehearsal, seed: u64) -> Result<u32, Failed> {
     let mut random = fastrand::Rng::with_seed(seed);
     let (began, mut kills) = (Instant::now(), 0);
-    while began.elapsed() < KILLS {
+    while began.elapsed() < KILL_PERIOD {
         rehearsal.kill(random.usize(..))?;
         kills += 1;
         tokio::time::sleep(INTERVAL.mul_f64(0.5 + random.f64())).await;
@@ -74,7 +74,7 @@ async fn send(rehearsal: &Rehearsal) -> Result<usize, Failed> {
         for _ in 0..1 + number % 2 {
             while let Err(why) = request.send(rehearsal).await {
                 refused += 1;
-                if began.elapsed() > KILLS + TIMEOUT {
+                if began.elapsed() > KILL_PERIOD + TIMEOUT {
                     return Err(format!("a request was never accepted: {why}"));
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -94,12 +94,12 @@ async fn watch(
     loop {
         rehearsal.check()?;
         install_agents(rehearsal, &mut agents).await?;
-        if began.elapsed() > KILLS
+        if began.elapsed() > KILL_PERIOD
             && let Some(states) = outcomes::closed(rehearsal, ledger, count).await?
         {
             return Ok(states);
         }
-        if began.elapsed() > KILLS + TIMEOUT {
+        if began.elapsed() > KILL_PERIOD + TIMEOUT {
             return Err(format!("timeout: {}", outcomes::progress(rehearsal, ledger).await));
         }
         tokio::time::sleep(PAUSE).await;
@@ -139,7 +139,7 @@ pub async fn rehearse(rehearsal: &mut Rehearsal, seed: u64) -> Result<String, Fa
     let checked = outcomes::check(rehearsal, &ledger, &requested, &states, TIMEOUT).await?;
     Ok(format!(
         "{kills} kills in {:.0} s, {refused} requests repeated, {checked}, closed after {took:.1} s, {} requests allowed and none denied",
-        KILLS.as_secs_f64(),
+        KILL_PERIOD.as_secs_f64(),
         rehearsal.iam.allowed()
     ))
 }
