@@ -226,7 +226,7 @@ async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> R
         }
     }
 
-    wrong.extend(planted(plan, &arguments.programs, &folder.join("planted")).await);
+    wrong.extend(undetected_mistakes(plan, &arguments.programs, &folder.join("planted")).await);
     let started = Instant::now();
     let removed = plan.grants.all.iter().filter(|grant| grant.address.contains(&arguments.only)).enumerate();
     let removed: Vec<_> = removed.collect();
@@ -300,7 +300,7 @@ fn unneeded(grants: &[Grant], uses: &Uses, sole: &BTreeSet<String>) -> Vec<Strin
 }
 
 /// Reintroduces known mistakes, each of which a rehearsal must find.
-async fn planted(plan: &TerraformPlan, programs: &Path, folder: &Path) -> Vec<String> {
+async fn undetected_mistakes(plan: &TerraformPlan, programs: &Path, folder: &Path) -> Vec<String> {
     // A grant with a prefix that does not apply to lists, because lists are checked on the bucket.
     let mut lists = plan.clone();
     for grant in &mut lists.grants.all {
