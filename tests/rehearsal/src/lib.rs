@@ -206,7 +206,7 @@ async fn rights(arguments: &Arguments, plan: &TerraformPlan, folder: &Path) -> R
     }
 
     let wrong = &mut outcome.wrong;
-    wrong.extend(twice(&plan.grants.all));
+    wrong.extend(duplicate_grants(&plan.grants.all));
     wrong.extend(unneeded(&plan.grants.all, &uses, &sole));
     if !wrong.is_empty() {
         return Ok(outcome);
@@ -336,7 +336,7 @@ async fn undetected_mistakes(plan: &TerraformPlan, programs: &Path, folder: &Pat
 }
 
 /// Errors about grants with equal content: the removal of one grant removes the other one as well.
-fn twice(grants: &[Grant]) -> Vec<String> {
+fn duplicate_grants(grants: &[Grant]) -> Vec<String> {
     let mut first: BTreeMap<_, &str> = BTreeMap::new();
     let mut wrong = Vec::new();
     for Grant { address, on, role, member, condition } in grants {
@@ -394,8 +394,8 @@ mod tests {
 
     #[test]
     fn a_grant_that_exists_twice_is_reported_with_both_addresses() {
-        assert_eq!(twice(&[grant("a", "x"), grant("b", "y")]), Vec::<String>::new());
-        let wrong = twice(&[grant("a", "x"), grant("b", "x")]);
+        assert_eq!(duplicate_grants(&[grant("a", "x"), grant("b", "y")]), Vec::<String>::new());
+        let wrong = duplicate_grants(&[grant("a", "x"), grant("b", "x")]);
         assert!(wrong.len() == 1 && wrong[0].starts_with("b: the same grant as a"), "{wrong:?}");
     }
 
