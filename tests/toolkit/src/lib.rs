@@ -65,7 +65,7 @@ impl Cloud {
     }
 
     /// All resources, as `kind name`.
-    pub fn things(&self) -> Vec<String> {
+    pub fn resources(&self) -> Vec<String> {
         let kinds = self.kinds();
         let named = kinds.as_object().into_iter().flatten();
         let named = named.flat_map(|(kind, things)| {

@@ -147,6 +147,6 @@ impl ToolkitHost {
     pub async fn gone(&self) {
         let deleted = self.delete().await.unwrap();
         assert!(deleted.evidence.contains("by the label burnin-cluster"), "{deleted:?}");
-        assert_eq!(self.cloud.things(), [""; 0], "remaining resources");
+        assert_eq!(self.cloud.resources(), [""; 0], "remaining resources");
     }
 }

@@ -89,7 +89,7 @@ fn a_teardown_in_another_workspace_uses_the_folders_stored_in_the_bucket() {
     }
     let gone: Value = serde_json::from_slice(&fs::read(steps.folder().join("gone.json")).unwrap()).unwrap();
     assert_eq!(gone["left"], serde_json::json!([]));
-    assert_eq!(steps.cloud.things(), [""; 0]);
+    assert_eq!(steps.cloud.resources(), [""; 0]);
 }
 
 #[test]

@@ -86,7 +86,7 @@ async fn a_cancelled_deployment_is_unlocked_and_destroyed() {
             assert_eq!(bed.clusters.poll(&bed.order.name).await.unwrap(), ClusterStatus::Starting);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert!(!bed.cloud.things().is_empty(), "{place}: expected a part of the resources");
+        assert!(!bed.cloud.resources().is_empty(), "{place}: expected a part of the resources");
         bed.gone().await;
         assert_eq!(bed.cloud.calls().contains("force-unlock"), place != "packer", "{place}");
     }
@@ -140,7 +140,7 @@ async fn a_teardown_succeeds_for_a_deployment_without_resources() {
     bed.create().await;
     let why = bed.broken().await;
     assert!(why.contains("RESERVATION: the zone has no such reservation"), "{why}");
-    assert_eq!(bed.cloud.things(), [""; 0]);
+    assert_eq!(bed.cloud.resources(), [""; 0]);
     bed.gone().await;
     assert!(!bed.cloud.calls().contains("\"gcluster\", \"create\""));
 }
@@ -160,7 +160,7 @@ async fn an_insufficient_reservation_is_rejected_before_a_resource_is_created() 
         bed.create().await;
         let why = bed.broken().await;
         assert!(why.contains("_RESERVATION") && why.contains(expected), "{why}");
-        assert_eq!(bed.cloud.things(), [""; 0]);
+        assert_eq!(bed.cloud.resources(), [""; 0]);
     }
 }
 

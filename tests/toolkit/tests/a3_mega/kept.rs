@@ -12,7 +12,7 @@ async fn night(bed: &mut ToolkitHost, run: &str) -> Vec<String> {
     let status = bed.status_after_start().await;
     assert!(matches!(status, ClusterStatus::Ready(_)), "{run}: {status:?}");
     bed.delete().await.unwrap();
-    bed.cloud.things()
+    bed.cloud.resources()
 }
 
 async fn nights(workflow: &str, more: &[(&str, &str)], storage: &str) {
@@ -35,7 +35,7 @@ async fn nights(workflow: &str, more: &[(&str, &str)], storage: &str) {
     assert_eq!(kept.len(), 1);
     bed.order.name.clone_from(&kept[0].name);
     bed.delete().await.unwrap();
-    assert_eq!(bed.cloud.things(), [""; 0]);
+    assert_eq!(bed.cloud.resources(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,5 +55,5 @@ async fn an_absent_base_is_rejected_before_a_resource_is_created() {
     bed.create().await;
     let why = bed.broken().await;
     assert!(why.contains("_BASE: expected a cluster whose base was kept"), "{why}");
-    assert_eq!(bed.cloud.things(), [""; 0]);
+    assert_eq!(bed.cloud.resources(), [""; 0]);
 }

@@ -90,7 +90,7 @@ async fn an_agent_is_installed_with_the_cluster_and_removed_with_it() {
     let bed = with_agent(&sha256());
     bed.create().await;
     assert!(matches!(bed.status_after_start().await, ClusterStatus::Ready(_)), "{}", bed.cloud.calls());
-    let things = bed.cloud.things();
+    let things = bed.cloud.resources();
     // Terraform grants the agent's other permissions.
     let rights: Vec<_> = things.iter().filter(|thing| thing.starts_with("right ")).collect();
     let [right] = rights[..] else { panic!("{things:?}") };
