@@ -144,7 +144,7 @@ impl ToolkitHost {
     }
 
     /// Deletes the cluster; no resource may remain.
-    pub async fn gone(&self) {
+    pub async fn delete_and_check(&self) {
         let deleted = self.delete().await.unwrap();
         assert!(deleted.evidence.contains("by the label burnin-cluster"), "{deleted:?}");
         assert_eq!(self.cloud.resources(), [""; 0], "remaining resources");

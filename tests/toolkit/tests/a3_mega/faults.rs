@@ -50,7 +50,7 @@ async fn report_and_destroy(cases: &[FaultCase]) {
         bed.create().await;
         let why = bed.broken().await;
         assert!(why.contains(expected), "{operation}: {fault}: {why}");
-        bed.gone().await;
+        bed.delete_and_check().await;
     }
 }
 
@@ -73,7 +73,7 @@ async fn a_plain_folder_is_not_accepted_as_lustre() {
     bed.create().await;
     let why = bed.broken().await;
     assert!(why.contains("expected a mount of type lustre, found ext4"), "{why}");
-    bed.gone().await;
+    bed.delete_and_check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,7 +87,7 @@ async fn a_cancelled_deployment_is_unlocked_and_destroyed() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert!(!bed.cloud.resources().is_empty(), "{place}: expected a part of the resources");
-        bed.gone().await;
+        bed.delete_and_check().await;
         assert_eq!(bed.cloud.calls().contains("force-unlock"), place != "packer", "{place}");
     }
 }
@@ -107,7 +107,7 @@ async fn a_failed_teardown_reports_the_remaining_resources_and_is_repeated() {
     );
     assert!(!why.contains("instance b"), "expected machines to be deleted despite other failures: {why}");
     bed.clock.advance(Span::from_secs(30));
-    bed.gone().await;
+    bed.delete_and_check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +121,7 @@ async fn a_teardown_deletes_foreign_resources_on_its_network() {
     let theirs = serde_json::json!({"name": "their-ssh", "network": network});
     kinds["firewall rule"]["their-ssh"] = theirs;
     std::fs::write(bed.cloud.path().join("things.json"), kinds.to_string()).unwrap();
-    bed.gone().await;
+    bed.delete_and_check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +141,7 @@ async fn a_teardown_succeeds_for_a_deployment_without_resources() {
     let why = bed.broken().await;
     assert!(why.contains("RESERVATION: the zone has no such reservation"), "{why}");
     assert_eq!(bed.cloud.resources(), [""; 0]);
-    bed.gone().await;
+    bed.delete_and_check().await;
     assert!(!bed.cloud.calls().contains("\"gcluster\", \"create\""));
 }
 

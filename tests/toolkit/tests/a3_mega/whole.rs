@@ -47,7 +47,7 @@ async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> Toolk
     let life = node["scheduling"]["maxRunDuration"]["seconds"].as_i64().unwrap();
     assert!((35_000..=36_000).contains(&life), "expected 35000 to 36000 s, found {life} s");
 
-    bed.gone().await;
+    bed.delete_and_check().await;
     recorded(&bed, name);
     bed
 }
@@ -112,7 +112,7 @@ async fn an_agent_is_installed_with_the_cluster_and_removed_with_it() {
         "{unit}"
     );
     assert!(bed.cloud.calls().contains(r#"["systemctl", "restart", "burnin-agent"]"#));
-    bed.gone().await;
+    bed.delete_and_check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,14 +121,14 @@ async fn an_agent_with_a_wrong_checksum_or_without_response_is_reported_and_remo
     bed.create().await;
     let why = bed.broken().await;
     assert!(why.contains("AGENT: gs://programs/burnin-agent has the SHA-256"), "{why}");
-    bed.gone().await;
+    bed.delete_and_check().await;
 
     let bed = with_agent(&sha256());
     bed.cloud.fault("agent", "curl: (7) Failed to connect").unwrap();
     bed.create().await;
     let why = bed.broken().await;
     assert!(why.contains("AGENT: /healthz does not respond"), "{why}");
-    bed.gone().await;
+    bed.delete_and_check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,5 +141,5 @@ async fn a_spot_cluster_uses_no_reservation() {
     let kinds = bed.cloud.kinds();
     let spot = |node: &serde_json::Value| node["scheduling"]["provisioningModel"] == "SPOT";
     assert_eq!(kinds["instance"].as_object().unwrap().values().filter(|node| spot(node)).count(), 2);
-    bed.gone().await;
+    bed.delete_and_check().await;
 }
