@@ -1,15 +1,15 @@
 # One topic for each service that handles commands, one for facts of services, one for facts of agents, one for ends of runs, and one
 # for dead letters. Cloud Build defines the name of its own topic.
 locals {
-  topics = toset(concat(["facts", "agent-facts", "replies", "agent"], [for name, service in local.told : service.takes]))
+  topics = toset(concat(["facts", "agent-facts", "replies", "agent"], [for name, service in local.receivers : service.receives]))
   pubsub = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
-  says = merge([
+  publishers = merge([
     for holder, of in merge(
       local.services,
       { for cluster in var.agents : "agent-${cluster}" => local.rights.agent },
       { for member in var.agent_members : member => local.rights.agent },
-    ) : { for topic in of.says : "${holder} ${topic}" => { holder = holder, topic = topic } }
+    ) : { for topic in of.publishes : "${holder} ${topic}" => { holder = holder, topic = topic } }
   ]...)
 }
 
@@ -57,8 +57,8 @@ resource "google_pubsub_subscription_iam_member" "listeners" {
   member       = each.value
 }
 
-resource "google_pubsub_topic_iam_member" "says" {
-  for_each = local.says
+resource "google_pubsub_topic_iam_member" "publisher" {
+  for_each = local.publishers
   topic    = google_pubsub_topic.topic[each.value.topic].name
   role     = "roles/pubsub.publisher"
   member   = local.members[each.value.holder]
@@ -66,13 +66,13 @@ resource "google_pubsub_topic_iam_member" "says" {
 
 # Each subscription has its own account, which can call one service only.
 resource "google_service_account" "push" {
-  for_each     = local.told
+  for_each     = local.receivers
   account_id   = "${local.prefix}push-${each.key}"
   display_name = "Burnin: delivers to ${each.key}"
 }
 
 resource "google_service_account_iam_member" "push_token" {
-  for_each           = local.told
+  for_each           = local.receivers
   service_account_id = google_service_account.push[each.key].name
   role               = "roles/iam.serviceAccountTokenCreator"
   member             = local.pubsub
@@ -80,7 +80,7 @@ resource "google_service_account_iam_member" "push_token" {
 
 locals {
   pushed = merge(
-    { for name, service in local.told : name => { service = name, topic = service.takes, path = "", filter = null, seconds = 604800 } },
+    { for name, service in local.receivers : name => { service = name, topic = service.receives, path = "", filter = null, seconds = 604800 } },
     {
       # The notifier sets the pending commit status when a run is recorded. The filter only saves deliveries: the notifier ignores other
       # facts.
@@ -150,6 +150,11 @@ resource "google_pubsub_subscription" "cloud_builds" {
   expiration_policy {
     ttl = ""
   }
+}
+
+moved {
+  from = google_pubsub_topic_iam_member.says
+  to   = google_pubsub_topic_iam_member.publisher
 }
 
 moved {

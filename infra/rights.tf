@@ -4,9 +4,9 @@ locals {
   # Webhooks need a secret for their signatures.
   services = { for name, service in local.rights.services : name => service if name != "hooks" || var.github_secret != null }
   # Services that receive events.
-  told   = { for name, service in local.services : name => service if service.takes != null }
-  builds = local.rights.builds
-  prefix = "burnin-"
+  receivers = { for name, service in local.services : name => service if service.receives != null }
+  builds    = local.rights.builds
+  prefix    = "burnin-"
 
   roles = {
     create     = "roles/storage.objectCreator"

@@ -1,8 +1,8 @@
 # Periodic tasks. They are idempotent, so a skipped or repeated minute changes nothing.
 locals {
-  chores = merge([
+  periodic_tasks = merge([
     for name, service in local.services : {
-      for chore, schedule in service.chores : chore => { service = name, schedule = schedule }
+      for task, schedule in service.periodic_tasks : task => { service = name, schedule = schedule }
     }
   ]...)
 }
@@ -15,7 +15,7 @@ resource "google_service_account" "chores" {
 # One grant for each service: a second grant for another task of the service would be the same binding, and the removal of
 # either would remove both.
 resource "google_cloud_run_v2_service_iam_member" "chores" {
-  for_each = toset([for chore in local.chores : chore.service])
+  for_each = toset([for task in local.periodic_tasks : task.service])
   location = var.region
   name     = google_cloud_run_v2_service.service[each.key].name
   role     = "roles/run.invoker"
@@ -23,7 +23,7 @@ resource "google_cloud_run_v2_service_iam_member" "chores" {
 }
 
 resource "google_cloud_scheduler_job" "chore" {
-  for_each         = local.chores
+  for_each         = local.periodic_tasks
   name             = "${local.prefix}${each.key}"
   region           = var.region
   schedule         = each.value.schedule

@@ -131,7 +131,7 @@ resource "google_cloud_run_v2_service" "service" {
 }
 
 resource "google_cloud_run_v2_service_iam_member" "push" {
-  for_each = local.told
+  for_each = local.receivers
   location = var.region
   name     = google_cloud_run_v2_service.service[each.key].name
   role     = "roles/run.invoker"

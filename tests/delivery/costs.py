@@ -30,7 +30,7 @@ def chores():
     """Executions of each periodic task in a month, by its schedule, and the memory of its service in GiB."""
     found = {}
     for service in RIGHTS["services"].values():
-        for name, schedule in service["chores"].items():
+        for name, schedule in service["periodic_tasks"].items():
             minute = schedule.removesuffix(" * * * *")
             assert minute == "*" or minute.startswith("*/"), schedule
             found[name] = (MINUTES / int(minute.removeprefix("*/") if minute != "*" else 1), memory(service))

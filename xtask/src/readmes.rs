@@ -40,15 +40,19 @@ fn event_types() -> impl Iterator<Item = &'static str> {
 
 /// Event types that a service receives and publishes, by its topics.
 fn event_types_of(service: &str, entry: &Value) -> BTreeSet<&'static str> {
-    let takes = entry["takes"].as_str();
-    let says: Vec<_> = entry["says"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let receives = entry["receives"].as_str();
+    let publishes: Vec<_> =
+        entry["publishes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let received = event_types().filter(|event_type| {
-        takes == Some(topic_of(event_type)) || service == "conductor" && events::is_of_agent(event_type)
+        receives == Some(topic_of(event_type)) || service == "conductor" && events::is_of_agent(event_type)
     });
     let published = event_types().filter(|event_type| publishers(event_type).contains(&service));
     let published = published.inspect(|event_type| {
         let topic = topic_of(event_type);
-        assert!(says.contains(&topic), "{service} publishes {event_type}, but may not publish on {topic}");
+        assert!(
+            publishes.contains(&topic),
+            "{service} publishes {event_type}, but may not publish on {topic}"
+        );
     });
     received.chain(published).collect()
 }
@@ -60,7 +64,7 @@ fn each_service_has_a_short_readme_with_its_event_types() {
     let mut rights: Value = serde_json::from_str(&rights).unwrap();
     // The agent has its own entry, because it may run outside the cloud.
     let mut agent = rights["agent"].take();
-    agent["takes"] = "agent".into();
+    agent["receives"] = "agent".into();
     rights["services"]["agent"] = agent;
     let mut folders = BTreeSet::new();
     for folder in fs::read_dir(root.join("services")).unwrap() {

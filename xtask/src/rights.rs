@@ -41,13 +41,13 @@ struct ServiceRights {
     #[serde(default)]
     #[expect(dead_code, reason = "only Terraform reads it")]
     memory: Option<String>,
-    takes: Option<String>,
-    says: Vec<String>,
+    receives: Option<String>,
+    publishes: Vec<String>,
     objects: Vec<Grant>,
     project: Vec<String>,
     warehouse: Vec<String>,
     acts_as: Vec<String>,
-    chores: BTreeMap<String, String>,
+    periodic_tasks: BTreeMap<String, String>,
     /// Burnin's own variables; infra/services.tf names the values that are not literal.
     #[serde(default)]
     #[expect(dead_code, reason = "only Terraform reads it")]
@@ -57,7 +57,7 @@ struct ServiceRights {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AgentRights {
-    says: Vec<String>,
+    publishes: Vec<String>,
     objects: Vec<Grant>,
 }
 
@@ -182,29 +182,29 @@ fn broken(rights: &Rights) -> Vec<String> {
         roles.filter(basic).map(|role| format!("{role} is a basic role; grant a predefined role instead")),
     );
     let published: BTreeSet<&str> =
-        rights.services.values().flat_map(|of| &of.says).map(String::as_str).collect();
-    let taken = rights.services.values().filter_map(|of| of.takes.as_deref());
+        rights.services.values().flat_map(|of| &of.publishes).map(String::as_str).collect();
+    let taken = rights.services.values().filter_map(|of| of.receives.as_deref());
     for (name, service) in &rights.services {
         if service.image.as_ref().is_some_and(|image| !rights.services.contains_key(image)) {
             broken.push(format!("{name}: image of the undefined service {:?}", service.image));
         }
         // Public and user-facing services must not receive events or tasks.
         if ["dashboard", "hooks"].contains(&name.as_str())
-            && (service.takes.is_some() || !service.chores.is_empty())
+            && (service.receives.is_some() || !service.periodic_tasks.is_empty())
         {
             broken.push(format!("{name}: must receive neither events nor tasks"));
         }
         let writes = |grant: &Grant| grant.right != "read";
-        if name == "dashboard" && (service.objects.iter().any(writes) || !service.says.is_empty()) {
+        if name == "dashboard" && (service.objects.iter().any(writes) || !service.publishes.is_empty()) {
             broken.push("dashboard: must only read".to_owned());
         }
     }
-    if rights.agent.says != ["agent-facts"] {
+    if rights.agent.publishes != ["agent-facts"] {
         broken.push("agent: may publish only facts of agents".to_owned());
     }
     let topics: BTreeSet<&str> = events::topics().into_iter().collect();
     let known: BTreeSet<&str> =
-        published.into_iter().chain(taken).chain(rights.agent.says.iter().map(String::as_str)).collect();
+        published.into_iter().chain(taken).chain(rights.agent.publishes.iter().map(String::as_str)).collect();
     if known != topics {
         broken.push(format!("topics differ: code {topics:?}, rights.json {known:?}"));
     }
@@ -284,16 +284,16 @@ mod tests {
             ),
             (
                 "may publish only facts of agents",
-                Box::new(|rights| rights.agent.says.push("facts".to_owned())),
+                Box::new(|rights| rights.agent.publishes.push("facts".to_owned())),
             ),
             ("basic role", on("judge", |of| of.project.push("roles/editor".to_owned()))),
             (
                 "must only read",
                 on("dashboard", move |of| of.objects.push(grant("artefacts", "create", None))),
             ),
-            ("neither events nor tasks", on("hooks", |of| of.takes = Some("gateway".to_owned()))),
+            ("neither events nor tasks", on("hooks", |of| of.receives = Some("gateway".to_owned()))),
             ("undefined service", on("hooks", |of| of.image = Some("attic".to_owned()))),
-            ("topics differ", on("judge", |of| of.says.push("gossip".to_owned()))),
+            ("topics differ", on("judge", |of| of.publishes.push("gossip".to_owned()))),
         ];
         for (why, change) in changes {
             let mut rights = rights();
