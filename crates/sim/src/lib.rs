@@ -22,7 +22,7 @@ mod incidents;
 mod interference;
 pub mod orders;
 pub mod process;
-mod requests;
+pub mod requests;
 mod rng;
 pub mod roster;
 mod scenario;

@@ -60,7 +60,7 @@ pub struct RequestsPerRun {
 
 impl RequestsPerRun {
     /// List price of the requests of 1,000 runs, US dollars.
-    fn price_of_a_thousand(&self) -> f64 {
+    pub fn price_of_a_thousand(&self) -> f64 {
         1000.0 * ((self.creates + self.lists) * CLASS_A + self.reads * CLASS_B)
     }
 }
@@ -74,34 +74,5 @@ impl fmt::Display for RequestsPerRun {
              {removes:.1} removes (free); 1,000 runs cost {:.2} USD at list price",
             self.price_of_a_thousand()
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ledger::{MemoryStore, ObservedStore, Store};
-
-    use super::*;
-    use crate::store::at_once;
-
-    #[test]
-    fn requests_are_counted_by_kind_and_priced_by_class() {
-        let requests = Arc::<Requests>::default();
-        let store = ObservedStore::new(Arc::new(MemoryStore::default()), requests.counter());
-        at_once(store.create("a/b", Default::default())).unwrap();
-        for _ in 0..3 {
-            at_once(store.list("a/")).unwrap();
-        }
-        for _ in 0..10 {
-            at_once(store.read("a/b")).unwrap();
-        }
-        at_once(store.remove("a/b")).unwrap();
-        let per_run = requests.per_run(2);
-        assert!((per_run.price_of_a_thousand() - (2.0 * 0.005 + 5.0 * 0.0004)).abs() < 1e-12);
-        assert_eq!(
-            per_run.to_string(),
-            "object store requests per run: 0.5 creates, 1.5 lists (Class A), 5.0 reads (Class B), 0.5 removes (free); 1,000 runs \
-             cost 0.01 USD at list price"
-        );
     }
 }

@@ -2,3 +2,4 @@
 
 mod artefacts;
 mod conformance;
+mod record_cache;

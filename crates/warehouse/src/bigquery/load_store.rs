@@ -181,15 +181,3 @@ fn lines<T: Serialize>(rows: &[T]) -> Result<Bytes, Error> {
 fn unavailable(error: StoreError) -> Error {
     Error::Transient(chain(&error))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::WAITING;
-
-    #[test]
-    fn the_lifecycle_rule_of_the_bucket_covers_the_hints() {
-        let rules = include_str!("../../../../infra/storage.tf");
-        let line = rules.lines().find(|line| line.contains("for folder in [")).expect("a rule for the hints");
-        assert!(line.contains(&format!("{WAITING:?}")), "infra/storage.tf: add {WAITING:?} to {line}");
-    }
-}

@@ -3,3 +3,4 @@
 mod conformance;
 #[cfg(feature = "gcp")]
 mod engine;
+mod location;
