@@ -234,6 +234,14 @@ pub struct JobEnd {
     pub nodes: Vec<String>,
 }
 
+impl JobEnd {
+    /// An end without a signal, times and nodes.
+    pub fn new(state: &str, exit_code: Option<i32>) -> Self {
+        let state = state.to_owned();
+        Self { state, exit_code, signal: None, started_at: None, ended_at: None, nodes: Vec::new() }
+    }
+}
+
 /// A stage's files, committed by their manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Logs {

@@ -221,6 +221,25 @@ pub struct Table {
     pub ended: LogEnd,
 }
 
+impl Table {
+    /// A table without content.
+    pub const fn empty(ended: LogEnd) -> Self {
+        Self {
+            collective: None,
+            ranks: None,
+            devices: Vec::new(),
+            nccl_tests_version: None,
+            nccl_version: None,
+            started_at: None,
+            rows: Vec::new(),
+            unmeasured: 0,
+            out_of_bounds: None,
+            average_busbw: None,
+            ended,
+        }
+    }
+}
+
 fn is_none(count: &u64) -> bool {
     *count == 0
 }

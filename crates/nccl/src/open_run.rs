@@ -38,21 +38,8 @@ pub(crate) struct OpenRun {
 
 impl OpenRun {
     pub(crate) fn new(stream: u64, left_out: bool) -> Self {
-        let table = Table {
-            collective: None,
-            ranks: None,
-            devices: Vec::new(),
-            nccl_tests_version: None,
-            nccl_version: None,
-            started_at: None,
-            unmeasured: 0,
-            rows: Vec::new(),
-            out_of_bounds: None,
-            average_busbw: None,
-            ended: LogEnd::Truncated,
-        };
         Self {
-            table,
+            table: Table::empty(LogEnd::Truncated),
             layout: None,
             notes: Notes::default(),
             hosts: BTreeSet::new(),

@@ -64,15 +64,7 @@ impl PastRun {
         let mut table = Table {
             collective: first.and_then(|row| row.collective.clone()),
             ranks: first.and_then(|row| row.ranks),
-            devices: Vec::new(),
-            nccl_tests_version: None,
-            nccl_version: None,
-            started_at: None,
-            unmeasured: 0,
-            rows: Vec::new(),
-            out_of_bounds: None,
-            average_busbw: None,
-            ended: LogEnd::Complete,
+            ..Table::empty(LogEnd::Complete)
         };
         let mut at = None;
         for row in rows.iter().filter(of_check) {

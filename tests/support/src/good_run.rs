@@ -90,14 +90,7 @@ pub fn image() -> Image {
 }
 
 pub fn job_done() -> Fact {
-    Fact::JobDone(JobEnd {
-        state: "COMPLETED".into(),
-        exit_code: Some(0),
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    })
+    Fact::JobDone(JobEnd::new("COMPLETED", Some(0)))
 }
 
 pub fn logs() -> Fact {

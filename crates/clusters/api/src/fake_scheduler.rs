@@ -38,15 +38,7 @@ impl FakeScheduler {
 }
 
 fn ended(state: &str, exit_code: i32) -> JobStatus {
-    let exit_code = Some(exit_code);
-    JobStatus::Ended(JobEnd {
-        state: state.into(),
-        exit_code,
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    })
+    JobStatus::Ended(JobEnd::new(state, Some(exit_code)))
 }
 
 #[async_trait::async_trait]

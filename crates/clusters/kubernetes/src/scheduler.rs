@@ -134,7 +134,7 @@ impl KubernetesJobs {
         let jobset = match context.find_objects(name).await? {
             FoundObjects::Ours(jobset) => jobset,
             FoundObjects::Fence(_) => {
-                return context.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
+                return context.record_end(Ok(JobStatus::Ended(JobEnd::new("CANCELLED", None)))).await;
             }
             FoundObjects::Nothing => return context.status_without_jobset(name, cancelled).await,
         };
@@ -236,7 +236,7 @@ impl JobContext {
     /// State of a job that has no object on the cluster.
     async fn status_without_jobset(&self, name: &str, cancelled: bool) -> Result<JobStatus, PortError> {
         let submitted = self.notes.submitted().await?.is_some();
-        let cancelled_end = || Ok(JobStatus::Ended(ended("CANCELLED")));
+        let cancelled_end = || Ok(JobStatus::Ended(JobEnd::new("CANCELLED", None)));
         match (cancelled, submitted) {
             // The cancel deleted the JobSet. Do not reserve the name by a JobSet without pods, because no later step
             // would delete this JobSet.
@@ -284,17 +284,6 @@ fn kubectl(cluster: &Cluster, verb: &str, node: &str) -> Option<String> {
     }
     words.extend([verb.to_owned(), quote(node)]);
     Some(words.join(" "))
-}
-
-fn ended(state: &str) -> JobEnd {
-    JobEnd {
-        state: state.to_owned(),
-        exit_code: None,
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    }
 }
 
 #[async_trait::async_trait]

@@ -51,17 +51,6 @@ fn note_path(job: &str, what: &str) -> String {
     format!("logs/{job}/{what}")
 }
 
-fn end(state: &str) -> JobEnd {
-    JobEnd {
-        state: state.to_owned(),
-        exit_code: None,
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    }
-}
-
 #[async_trait::async_trait]
 impl Scheduler for LogJobs {
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
@@ -83,13 +72,13 @@ impl Scheduler for LogJobs {
         let logs = LogSettings::of(cluster)?;
         let marker = Marker::read(Path::new(&logs.folder)).map_err(|why| wrong(cluster, &why))?;
         // Without a marker the exit status is unknown: the logs decide whether the benchmark is complete.
-        let ended = marker.map_or_else(|| end("COMPLETED"), |marker| marker.end());
+        let ended = marker.map_or_else(|| JobEnd::new("COMPLETED", None), |marker| marker.end());
         self.record_end(name, &ended).await.map(JobStatus::Ended)
     }
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
         check_job_name(name)?;
-        self.record_end(name, &end("CANCELLED")).await.map(drop)
+        self.record_end(name, &JobEnd::new("CANCELLED", None)).await.map(drop)
     }
 
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {

@@ -296,7 +296,7 @@ fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindin
     rows.sort_by_key(|row| (matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost), row.id));
     let Some(row) = rows.first() else {
         return match marks.cancelled {
-            true => SlurmFinding::Ended(cancelled()),
+            true => SlurmFinding::Ended(JobEnd::new("CANCELLED", None)),
             false => SlurmFinding::Absent,
         };
     };
@@ -316,7 +316,9 @@ fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFindin
             lost_finding(word, row, "Slurm requeued it before it had started")
         }
         (SlurmStateKind::Lost, word) => ended_by_slurm(word, row),
-        (SlurmStateKind::Ended, "CANCELLED") if marks.cancelled => SlurmFinding::Ended(cancelled()),
+        (SlurmStateKind::Ended, "CANCELLED") if marks.cancelled => {
+            SlurmFinding::Ended(JobEnd::new("CANCELLED", None))
+        }
         (SlurmStateKind::Ended, "CANCELLED") => {
             SlurmFinding::Ended(JobEnd { exit_code: None, ..row.end("CANCELLED") })
         }
@@ -336,17 +338,6 @@ pub fn unexplained<'a>(rows: &'a [SlurmJobRow], marks: &Marks, finding: &SlurmFi
     let ended = matches!(finding, SlurmFinding::Ended(end) if end.state == "CANCELLED");
     let row = rows.iter().find(|row| row.state == "CANCELLED" && !row.nodes.is_empty())?;
     (ended && !marks.cancelled).then_some(row.nodes.as_str())
-}
-
-fn cancelled() -> JobEnd {
-    JobEnd {
-        state: "CANCELLED".to_owned(),
-        exit_code: None,
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    }
 }
 
 /// Whether Slurm refused the submission: Slurm 24.11 keeps an accounting record of refused submissions.

@@ -36,14 +36,7 @@ fn a_successful_run_takes_twelve_records_and_closes() {
 fn a_failed_benchmark_is_a_result_and_is_not_repeated() {
     let mut ledger = TestLedger::open(workflow());
     ledger.until("dev.burnin.job.accepted.v1");
-    let end = JobEnd {
-        state: "FAILED".into(),
-        exit_code: Some(7),
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    };
+    let end = JobEnd::new("FAILED", Some(7));
     ledger.deliver(1, Fact::JobDone(end));
     assert_eq!(ledger.owes(), ["logs.1.start"]);
 }

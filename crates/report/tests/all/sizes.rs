@@ -17,15 +17,8 @@ fn table(slower: f64) -> Table {
     Table {
         collective: Some("all_reduce".to_owned()),
         ranks: Some(16),
-        devices: Vec::new(),
-        nccl_tests_version: None,
-        nccl_version: None,
-        started_at: None,
-        unmeasured: 0,
         rows: (3..33).map(row).collect(),
-        out_of_bounds: None,
-        average_busbw: None,
-        ended: LogEnd::Complete,
+        ..Table::empty(LogEnd::Complete)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The terminal's report at the end of a run.
 
-use crate::support::{RecordedRun, cancelled, good, job_end, reading, slow, unbuilt, workflow};
+use crate::support::{RecordedRun, cancelled, good, reading, slow, unbuilt, workflow};
 use model::*;
 use report::{ReportInput, Screen, Style, terminal};
 
@@ -42,7 +42,7 @@ fn a_job_cancelled_after_its_timeout_has_one_ending() {
         }
     };
     time_out(&mut run, limits.job);
-    run.fact(300, 1, Fact::JobDone(job_end("CANCELLED", None))).gone();
+    run.fact(300, 1, Fact::JobDone(JobEnd::new("CANCELLED", None))).gone();
     time_out(&mut run, limits.logs);
     let text = plain(&run.input());
     assert!(text.contains("timed out at job") && text.contains("Look up `job-4411`"), "{text}");
@@ -83,7 +83,7 @@ fn a_run_without_a_benchmark_is_reported_as_done() {
 fn a_prebuilt_image_is_reported_as_given() {
     let prebuilt = ImageSpec::Prebuilt(crate::support::image());
     let mut run = RecordedRun::open(Workflow { image: Some(prebuilt), ..workflow() });
-    run.up().ran(job_end("FAILED", Some(3)));
+    run.up().ran(JobEnd::new("FAILED", Some(3)));
     let text = plain(&run.input());
     assert!(text.contains("given  sha256:9f86d081884c, 1 file"), "{text}");
     assert!(text.contains("✗ job"), "{text}");

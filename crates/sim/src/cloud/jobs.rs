@@ -27,15 +27,7 @@ use crate::{
 };
 
 fn end(state: &str, exit_code: i32) -> JobEnd {
-    let exit_code = Some(exit_code);
-    JobEnd {
-        state: state.to_owned(),
-        exit_code,
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    }
+    JobEnd::new(state, Some(exit_code))
 }
 
 /// Client of the scheduler in one process.

@@ -34,14 +34,7 @@ fn read_log(log: &str) -> (Reading, Clues) {
 fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
     let (reading, clues) = read_log(log);
     let exit_code = (state == "COMPLETED").then_some(0);
-    let job = JobEnd {
-        state: state.into(),
-        exit_code,
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    };
+    let job = JobEnd::new(state, exit_code);
     let nodes = ["node-1", "node-2"].map(|name| Node::new(name, 1)).to_vec();
     let cluster = Cluster { name: "two".into(), nodes, access: model::ClusterAccess::processes("") };
     let criteria = Criteria { network: network.map(str::to_owned), ..Criteria::named("test") };

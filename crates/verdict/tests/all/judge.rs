@@ -75,14 +75,7 @@ fn good() -> (Reading, JobEnd) {
         average_busbw: Some(3.0),
         ended: LogEnd::Complete,
     };
-    let end = JobEnd {
-        state: "COMPLETED".into(),
-        exit_code: Some(0),
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    };
+    let end = JobEnd::new("COMPLETED", Some(0));
     (Reading { ended: LogEnd::Complete, first_error: None, tables: vec![table], ..Reading::default() }, end)
 }
 

@@ -145,17 +145,6 @@ mod tests {
         }
     }
 
-    fn end(state: &str) -> JobEnd {
-        JobEnd {
-            state: state.to_owned(),
-            exit_code: None,
-            signal: None,
-            started_at: None,
-            ended_at: None,
-            nodes: Vec::new(),
-        }
-    }
-
     #[test]
     fn the_judged_metric_of_any_program_measures_a_pair() {
         let rules = |better: &str| {
@@ -170,7 +159,7 @@ mod tests {
             let reading = super::read(&program, log.as_bytes()).unwrap();
             let mut search = search(program, &["other", "rate"]);
             search.better = stated.map(|better| ("rate".to_owned(), better)).into_iter().collect();
-            outcome(&end("COMPLETED"), &search, &[reading])
+            outcome(&JobEnd::new("COMPLETED", None), &search, &[reading])
         };
         let measured = |better: &str, log: &str| measured_as(better, None, log);
         let speed = |outcome| match outcome {
@@ -208,7 +197,7 @@ mod tests {
         };
         let ended = |state: &str, log: &str| {
             let search = search(Program::NcclTests(workload.clone()), &[]);
-            outcome(&end(state), &search, &[nccl::read_bytes(log.as_bytes())])
+            outcome(&JobEnd::new(state, None), &search, &[nccl::read_bytes(log.as_bytes())])
         };
         let missing = "bash: all_reduce_perf: command not found\n";
         for log in ["", missing, "docker: Error response from daemon: manifest unknown.\n"] {

@@ -124,16 +124,7 @@ impl Scheduler for PairsScheduler {
                 return Err(PortError::Permanent(Failure::new(Class::Infrastructure, code, why)));
             }
         }
-        let state = end.unwrap_or("COMPLETED").to_owned();
-        let (started_at, ended_at) = (None, None);
-        Ok(JobStatus::Ended(JobEnd {
-            state,
-            exit_code: Some(0),
-            signal: None,
-            started_at,
-            ended_at,
-            nodes: Vec::new(),
-        }))
+        Ok(JobStatus::Ended(JobEnd::new(end.unwrap_or("COMPLETED"), Some(0))))
     }
 
     async fn release(&self, _: &Cluster, name: &str) -> Result<(), PortError> {

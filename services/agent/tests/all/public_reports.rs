@@ -37,17 +37,6 @@ fn failed(log: impl Into<String>) -> Job {
     Job { log: log.into(), state: "FAILED" }
 }
 
-fn end(state: &str) -> JobEnd {
-    JobEnd {
-        state: state.to_owned(),
-        exit_code: None,
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    }
-}
-
 fn file(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -142,7 +131,7 @@ fn judged(job: &Job, criteria: &Criteria) -> Judgement {
     let mut reading = measure::read(&mut clue_reader).unwrap();
     let clues = clue_reader.finish();
     reading.evidence = log.finish();
-    let end = end(job.state);
+    let end = JobEnd::new(job.state, None);
     let evidence = RunEvidence { job: Some(&end), ..RunEvidence::of(&reading, &clues) };
     verdict::judge(&evidence, &Standard { criteria: Some(criteria), ..Standard::default() })
 }
@@ -170,7 +159,11 @@ impl Scheduler for Pairs {
 
     async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let is_known = self.jobs.lock().unwrap().contains_key(name);
-        Ok(if is_known { JobStatus::Ended(end(self.job(cluster).state)) } else { JobStatus::Absent })
+        Ok(if is_known {
+            JobStatus::Ended(JobEnd::new(self.job(cluster).state, None))
+        } else {
+            JobStatus::Absent
+        })
     }
 
     async fn cancel(&self, _: &Cluster, _: &str) -> Result<(), PortError> {
@@ -407,8 +400,7 @@ fn exit_code_226_of_dcgm_4_is_judged_by_the_document() {
         let reading = measure::read(log.as_bytes()).unwrap();
         assert_eq!(reading.format.as_deref(), Some("dcgm-diag"));
         let (clues, criteria) = (Clues::default(), criteria(EvidenceRule::Off));
-        let job =
-            JobEnd { exit_code: Some(exit_code), ..end(if exit_code == 0 { "COMPLETED" } else { "FAILED" }) };
+        let job = JobEnd::new(if exit_code == 0 { "COMPLETED" } else { "FAILED" }, Some(exit_code));
         let evidence = RunEvidence { job: Some(&job), ..RunEvidence::of(&reading, &clues) };
         verdict::judge(&evidence, &Standard { criteria: Some(&criteria), ..Standard::default() })
     };

@@ -129,17 +129,6 @@ pub fn cluster() -> Cluster {
     }
 }
 
-pub fn job_end(state: &str, exit_code: Option<i32>) -> JobEnd {
-    JobEnd {
-        state: state.into(),
-        exit_code,
-        signal: None,
-        started_at: None,
-        ended_at: None,
-        nodes: Vec::new(),
-    }
-}
-
 pub fn locations() -> RunLocations {
     RunLocations {
         ledger: "/home/ada/.burnin/ledger/quickstart-1".into(),
@@ -302,7 +291,7 @@ impl RecordedRun {
 /// A whole run with this log.
 pub fn whole(workflow: Workflow, reading: Reading) -> RecordedRun {
     let mut run = RecordedRun::open(workflow);
-    run.built().up().ran(job_end("COMPLETED", Some(0))).judged(reading).gone().loaded();
+    run.built().up().ran(JobEnd::new("COMPLETED", Some(0))).judged(reading).gone().loaded();
     run
 }
 
@@ -351,7 +340,7 @@ pub fn cancelled() -> RecordedRun {
     run.built().up().fact(28, 1, Fact::JobAccepted(handle("job-4411")));
     let cancel = CancelRequested { by: "ada".into(), reason: "wrong branch".into() };
     run.fact(4000, 1, Fact::CancelRequested(cancel));
-    run.fact(300, 1, Fact::JobDone(job_end("CANCELLED", None))).gone();
+    run.fact(300, 1, Fact::JobDone(JobEnd::new("CANCELLED", None))).gone();
     run.locations.logs = None;
     run
 }

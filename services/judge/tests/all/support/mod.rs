@@ -51,14 +51,7 @@ impl JudgedLogs {
             requested_at: Some(Timestamp::from_millis(0)),
             logs: committed(&artefacts, &id, self.logs).await,
             job_attempt: Attempt::FIRST,
-            job: JobEnd {
-                state: "COMPLETED".to_owned(),
-                exit_code: Some(0),
-                signal: None,
-                started_at: None,
-                ended_at: None,
-                nodes: Vec::new(),
-            },
+            job: JobEnd::new("COMPLETED", Some(0)),
             program: self.program,
             spec: None,
             cluster: Cluster {
