@@ -6,7 +6,7 @@
 //!   cancel         the job was cancelled              claim            link: the execution of job.sh that runs the benchmark
 //!   refused/       executions that found a claim      end.json         the job's own result, written last
 //!   output/        collected output                   standing.json    recorded end state
-//!   drained.json   nodes to re-test that were drained
+//!   drained.json   nodes to re-test that were drained  unwanted.json   why the job must not continue
 //! ```
 
 use std::{
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::PortError;
 use supervisor::{JobFolder, lock_files};
 
-use crate::state::Marks;
+use crate::state::{Marks, SlurmFinding};
 
 /// One job's folder. Every file in it is created once, atomically.
 #[derive(Clone, Debug)]
@@ -35,6 +35,23 @@ pub struct DrainedNode {
     pub node: String,
     /// Drain reason as Slurm reports it.
     pub reason: String,
+}
+
+/// Reason why a job must not continue, recorded before it is cancelled.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnwantedJob {
+    Lost { code: String, why: String },
+    Unschedulable { reason: String },
+}
+
+impl From<UnwantedJob> for SlurmFinding {
+    fn from(unwanted: UnwantedJob) -> Self {
+        match unwanted {
+            UnwantedJob::Lost { code, why } => Self::Lost { code, why },
+            UnwantedJob::Unschedulable { reason } => Self::Unschedulable { reason },
+        }
+    }
 }
 
 /// The recorded end of a job, final once written.
@@ -75,7 +92,6 @@ impl SlurmFolder {
             cancelled: folder.join("cancel").try_exists()?,
             submitted: lock_files::read_json(&folder.join("submitted.json"))?,
             claim,
-            refused: lock_files::names(&folder.join("refused"))?,
             end: lock_files::read_json(&folder.join("end.json"))?,
         })
     }
@@ -120,6 +136,22 @@ impl SlurmFolder {
     /// Returns an error if the folder cannot be read.
     pub fn drained(&self) -> io::Result<Option<Vec<DrainedNode>>> {
         lock_files::read_json(&self.path().join("drained.json"))
+    }
+
+    /// Records why the job must not continue. Returns the first recorded reason, which is final.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be written.
+    pub fn note_unwanted(&self, unwanted: &UnwantedJob) -> io::Result<UnwantedJob> {
+        self.record_once("unwanted.json", unwanted)
+    }
+
+    /// The recorded reason why the job must not continue.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be read.
+    pub fn unwanted(&self) -> io::Result<Option<UnwantedJob>> {
+        lock_files::read_json(&self.path().join("unwanted.json"))
     }
 
     /// The recorded end state.

@@ -18,9 +18,9 @@ use service::{Clock, PortError, SystemClock};
 use crate::{
     Slurm,
     commands::Commands,
-    folder::{SlurmFolder, blocking, read},
+    folder::{SlurmFolder, UnwantedJob, blocking, read},
     retest, script,
-    state::{self, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind},
+    state::{self, LauncherEnd, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind},
     yields,
 };
 
@@ -76,15 +76,15 @@ impl SlurmJobs {
     async fn adopt(&self, folder: &SlurmFolder, name: &str) -> Result<Option<u64>, PortError> {
         let (mut rows, marks) = self.job_records(folder, name).await?;
         rows.sort_by_key(|row| row.id);
-        let begun = marks.claim.as_deref().and_then(|claim| claim.split('.').next()?.parse().ok());
-        rows.retain(|row| !state::refused(row));
-        let Some(number) = marks.submitted.or(begun).or(rows.first().map(|row| row.id)) else {
+        let started = marks.claim.as_deref().and_then(|claim| claim.split('.').next()?.parse().ok());
+        rows.retain(|row| !state::was_rejected(row));
+        let Some(number) = marks.submitted.or(started).or(rows.first().map(|row| row.id)) else {
             return Ok(None);
         };
-        // This is a second job, submitted after a lost response. It would end immediately, because the first job has the claim.
-        let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Active);
+        // Keep the first waiting job only if none has started. A later one was submitted after a lost response.
+        let none_started = started.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Active);
         for row in
-            rows.iter().filter(|row| row.kind() == SlurmStateKind::Waiting).skip(usize::from(none_begun))
+            rows.iter().filter(|row| row.kind() == SlurmStateKind::Waiting).skip(usize::from(none_started))
         {
             self.commands.cancel_waiting(row.id).await?;
         }
@@ -97,8 +97,14 @@ impl SlurmJobs {
             return Ok(recorded);
         }
         let now = SystemClock.now();
-        let (rows, marks) = self.evidence(folder, name).await?;
-        let finding = self.explained(state::derive(&rows, &marks, now), &rows, &marks).await?;
+        let (rows, marks) = self.records_unless_succeeded(folder, name).await?;
+        let finding = match read(folder, SlurmFolder::unwanted).await? {
+            Some(unwanted) => unwanted.into(),
+            None => {
+                let finding = self.explained(state::derive(&rows, &marks, now), &rows, &marks).await?;
+                self.note_unwanted(slurm, folder, finding, &rows, &marks).await?
+            }
+        };
         self.stop_unwanted(folder, name, &finding, &rows, &marks).await?;
         let status = match finding {
             SlurmFinding::Absent => JobStatus::Absent,
@@ -111,7 +117,7 @@ impl SlurmJobs {
             SlurmFinding::Lost { code, why } if slurm.yields && YIELDED.contains(&code.as_str()) => {
                 JobStatus::Yielded { why }
             }
-            SlurmFinding::Lost { code, why } => self.lost_status(slurm, code, why, &rows).await?,
+            SlurmFinding::Lost { code, why } => JobStatus::Lost { code, why },
             SlurmFinding::Unschedulable { reason } => {
                 let message =
                     format!("the job can never start: {reason}; correct the workflow or the cluster");
@@ -127,13 +133,13 @@ impl SlurmJobs {
 
     /// State from the folder's marks and the controller's rows. A successful benchmark reports its own end, even
     /// without the controller.
-    async fn evidence(
+    async fn records_unless_succeeded(
         &self,
         folder: &SlurmFolder,
         name: &str,
     ) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
         let marks = read(folder, SlurmFolder::marks).await?;
-        if marks.end.as_ref().is_some_and(|end| end.launched && end.exit_code == 0) {
+        if marks.end.as_ref().is_some_and(LauncherEnd::succeeded) {
             return Ok((Vec::new(), marks));
         }
         self.job_records(folder, name).await
@@ -153,6 +159,31 @@ impl SlurmJobs {
         }
         let why = format!("a node of {nodes} could not start the job");
         Ok(SlurmFinding::Lost { code: "LAUNCH_FAILED".to_owned(), why })
+    }
+
+    /// Records why a job must not continue, before it is cancelled: after the cancel Slurm reports the same state as for a job that a user
+    /// cancelled. The first record is final.
+    async fn note_unwanted(
+        &self,
+        slurm: &Slurm,
+        folder: &SlurmFolder,
+        finding: SlurmFinding,
+        rows: &[SlurmJobRow],
+        marks: &Marks,
+    ) -> Result<SlurmFinding, PortError> {
+        let unwanted = match finding {
+            SlurmFinding::Lost { code, why } if slurm.yields && YIELDED.contains(&code.as_str()) => {
+                UnwantedJob::Lost { code, why }
+            }
+            SlurmFinding::Lost { code, why } => {
+                let nodes = state::row_of_job(rows, marks).map_or("", |row| row.nodes.as_str());
+                let why = self.with_nodes_out_of_service(slurm, &code, why, nodes).await?;
+                UnwantedJob::Lost { code, why }
+            }
+            SlurmFinding::Unschedulable { reason } => UnwantedJob::Unschedulable { reason },
+            other => return Ok(other),
+        };
+        read(folder, move |folder| folder.note_unwanted(&unwanted)).await.map(SlurmFinding::from)
     }
 
     /// Cancels a lost job, which must not continue, and a cancelled job, which may have been submitted after the cancel.
@@ -176,15 +207,14 @@ impl SlurmJobs {
         Ok(())
     }
 
-    /// A lost job, with the nodes that are down or drained in Slurm.
-    async fn lost_status(
+    /// Adds the nodes that are down or drained in Slurm to the description of a lost job.
+    async fn with_nodes_out_of_service(
         &self,
         slurm: &Slurm,
-        code: String,
+        code: &str,
         why: String,
-        rows: &[SlurmJobRow],
-    ) -> Result<JobStatus, PortError> {
-        let nodes = rows.last().map_or("", |row| row.nodes.as_str());
+        nodes: &str,
+    ) -> Result<String, PortError> {
         let drained = if code == "LAUNCH_FAILED" {
             self.commands.drained("", slurm.partition.as_deref()).await?
         } else if nodes.is_empty() {
@@ -193,11 +223,10 @@ impl SlurmJobs {
             // Naming the bad node only helps the operator: an error here has no effect.
             self.commands.drained(nodes, None).await.unwrap_or_default()
         };
-        let why = match drained.is_empty() {
+        Ok(match drained.is_empty() {
             true => why,
             false => format!("{why}; out of service: {}", drained.join(", ")),
-        };
-        Ok(JobStatus::Lost { code, why })
+        })
     }
 }
 
@@ -316,8 +345,8 @@ impl Scheduler for SlurmJobs {
         // The job's own record stays; the controller purges jobs.
         let mut nodes = marks.end.map(|end| end.nodes).unwrap_or_default();
         if nodes.is_empty() {
-            let rows = self.job_records(&folder, name).await?.0;
-            nodes = rows.last().map(|row| row.nodes.clone()).unwrap_or_default();
+            let (rows, marks) = self.job_records(&folder, name).await?;
+            nodes = state::row_of_job(&rows, &marks).map(|row| row.nodes.clone()).unwrap_or_default();
         }
         if nodes.is_empty() {
             let why = format!("Slurm no longer lists the nodes of {name}");

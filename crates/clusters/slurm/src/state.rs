@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Meaning of a Slurm state for a job that must run once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlurmStateKind {
-    /// The job ran and has ended: on its own, at a limit or by a cancel.
+    /// The job has ended on its own, at a limit or by a cancel, or was cancelled before its start.
     Ended,
     /// Ended by the infrastructure.
     Lost,
@@ -40,11 +40,6 @@ pub fn kind(word: &str) -> SlurmStateKind {
         // ones.
         _ => SlurmStateKind::Active,
     }
-}
-
-/// Kind of a state with several words: newer versions report a state and its flags as a list.
-pub fn kind_of_all<'a>(words: impl IntoIterator<Item = &'a str>) -> SlurmStateKind {
-    words.into_iter().map(kind).max().unwrap_or(SlurmStateKind::Active)
 }
 
 /// A state word as spelled in Slurm's documentation.
@@ -89,10 +84,10 @@ impl SlurmJobRow {
             state: canonical(field("JobState")),
             reason: field("Reason").to_owned(),
             restarts: field("Restarts").parse().unwrap_or(0),
-            exit: exit(field("ExitCode")),
+            exit: parse_exit(field("ExitCode")),
             started_at: parse_time(field("StartTime")),
             ended_at: parse_time(field("EndTime")),
-            nodes: no_null(nodes),
+            nodes: node_list(nodes),
         })
     }
 
@@ -106,10 +101,10 @@ impl SlurmJobRow {
         Some(Self {
             id: next().parse().ok()?,
             state: canonical(next()),
-            exit: exit(next()),
+            exit: parse_exit(next()),
             started_at: parse_time(next()),
             ended_at: parse_time(next()),
-            nodes: no_null(next()),
+            nodes: node_list(next()),
             reason: next().to_owned(),
             restarts: 0,
         })
@@ -140,11 +135,11 @@ pub fn field<'a>(record: &'a str, name: &str) -> &'a str {
     words.find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default()
 }
 
-fn no_null(text: &str) -> String {
+fn node_list(text: &str) -> String {
     if ["(null)", "None", "None assigned"].contains(&text) { String::new() } else { text.to_owned() }
 }
 
-fn exit(text: &str) -> (i32, i32) {
+fn parse_exit(text: &str) -> (i32, i32) {
     let (code, signal) = text.split_once(':').unwrap_or((text, "0"));
     (code.parse().unwrap_or(0), signal.parse().unwrap_or(0))
 }
@@ -162,8 +157,6 @@ pub struct Marks {
     pub submitted: Option<u64>,
     /// The execution of the job script that runs the benchmark: job id and restart count, `{id}.{restarts}`.
     pub claim: Option<String>,
-    /// Executions of the job script that found an existing claim and exited.
-    pub refused: Vec<String>,
     /// The job's own record of its end.
     pub end: Option<LauncherEnd>,
 }
@@ -171,7 +164,7 @@ pub struct Marks {
 /// A job's own record of its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LauncherEnd {
-    /// The execution of the job script: job id and restart count, `{id}.{restarts}`.
+    /// The execution of the job script: job id and restart count, `{id}.{restarts}`. For operators.
     pub attempt: String,
     /// Whether the benchmark was started.
     pub launched: bool,
@@ -190,6 +183,11 @@ pub struct LauncherEnd {
 }
 
 impl LauncherEnd {
+    /// Whether the benchmark was started and succeeded.
+    pub fn succeeded(&self) -> bool {
+        self.launched && self.exit_code == 0
+    }
+
     fn end(&self, state: &str) -> JobEnd {
         // A shell reports 128 + signal.
         let signal = (129..160).contains(&self.exit_code).then_some(self.exit_code - 128);
@@ -226,29 +224,37 @@ const VISIBLE_AFTER: i64 = 60_000;
 
 /// State of a job, from all Slurm records of its name and the marks of its folder.
 pub fn derive(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFinding {
-    if let Some(end) = &marks.end
-        && end.launched
-        && end.exit_code == 0
-    {
+    if let Some(end) = marks.end.as_ref().filter(|end| end.succeeded()) {
         return SlurmFinding::Ended(end.end("COMPLETED")); // later node failures do not change it
     }
+    let row = row_of_job(rows, marks);
     match &marks.claim {
         Some(claim) => {
-            let (id, restarts) = claim.split_once('.').unwrap_or((claim, "0"));
-            let row = rows.iter().find(|row| row.id.to_string() == id);
+            let restarts = claim.split_once('.').map_or("0", |(_, restarts)| restarts);
             row.map_or_else(|| purged(marks, claim), |row| claimed(row, restarts, marks, now))
         }
-        None => unclaimed(rows, marks, now),
+        None => unclaimed(row, marks, now),
     }
+}
+
+/// The record of the job that has claimed the benchmark; `None` if Slurm has purged it. Without a claim, the record of the first submission:
+/// Slurm lets later jobs of the same name wait for its end.
+pub fn row_of_job<'a>(rows: &'a [SlurmJobRow], marks: &Marks) -> Option<&'a SlurmJobRow> {
+    if let Some(claim) = &marks.claim {
+        let id = claim.split_once('.').map_or(claim.as_str(), |(id, _)| id);
+        return rows.iter().find(|row| row.id.to_string() == id);
+    }
+    let submitted = rows.iter().filter(|row| !was_rejected(row));
+    submitted.min_by_key(|row| (matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost), row.id))
 }
 
 /// State of the job that runs the benchmark.
 fn claimed(row: &SlurmJobRow, restarts: &str, marks: &Marks, now: Timestamp) -> SlurmFinding {
     let kind = row.kind();
     // Only one execution of the job script may run the benchmark, and that execution has ended.
-    if row.restarts.to_string() != restarts && row.restarts > 0
-        || matches!(kind, SlurmStateKind::Requeued | SlurmStateKind::Waiting)
-    {
+    // Accounting records have no number of restarts.
+    let was_restarted = row.restarts > 0 && row.restarts.to_string() != restarts;
+    if was_restarted || matches!(kind, SlurmStateKind::Requeued | SlurmStateKind::Waiting) {
         return lost_finding("REQUEUED", row, "it had started, and Slurm restarted it");
     }
     match (kind, row.state.as_str(), &marks.end) {
@@ -289,12 +295,9 @@ fn recorded_finding(end: &LauncherEnd, marks: &Marks) -> SlurmFinding {
     }
 }
 
-/// State if no job of the name has claimed the benchmark.
-fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFinding {
-    // Use the first submission: Slurm lets later jobs of the same name wait for its end.
-    let mut rows: Vec<&SlurmJobRow> = rows.iter().filter(|row| !refused(row)).collect();
-    rows.sort_by_key(|row| (matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost), row.id));
-    let Some(row) = rows.first() else {
+/// State if no job of the name has claimed the benchmark. `row`: record of the first submission.
+fn unclaimed(row: Option<&SlurmJobRow>, marks: &Marks, now: Timestamp) -> SlurmFinding {
+    let Some(row) = row else {
         return match marks.cancelled {
             true => SlurmFinding::Ended(JobEnd::new("CANCELLED", None)),
             false => SlurmFinding::Absent,
@@ -340,8 +343,8 @@ pub fn unexplained<'a>(rows: &'a [SlurmJobRow], marks: &Marks, finding: &SlurmFi
     (ended && !marks.cancelled).then_some(row.nodes.as_str())
 }
 
-/// Whether Slurm refused the submission: Slurm 24.11 keeps an accounting record of refused submissions.
-pub fn refused(row: &SlurmJobRow) -> bool {
+/// Whether Slurm rejected the submission: Slurm 24.11 keeps an accounting record of rejected submissions.
+pub fn was_rejected(row: &SlurmJobRow) -> bool {
     row.state == "FAILED" && row.started_at.is_none() && row.nodes.is_empty()
 }
 

@@ -2,3 +2,4 @@
 
 mod script;
 mod states;
+mod unwanted;

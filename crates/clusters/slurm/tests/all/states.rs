@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cluster_slurm::state::{
-    LauncherEnd, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind, canonical, derive, kind, kind_of_all,
+    LauncherEnd, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind, canonical, derive, kind,
 };
 use model::Timestamp;
 
@@ -124,33 +124,6 @@ fn a_refused_submission_is_not_a_job() {
     assert_eq!(found(&refused, &Marks::default()), "absent");
 }
 
-/// Slurm 22.05 returns the state as one word, 24.11 as a list.
-#[test]
-fn json_states_are_parsed_in_both_forms() {
-    let expected = [
-        ("completed", SlurmStateKind::Ended),
-        ("running", SlurmStateKind::Active),
-        ("prolog-failed", SlurmStateKind::Waiting),
-    ];
-    for version in VERSIONS {
-        for (scenario, kind) in expected {
-            let json: serde_json::Value =
-                serde_json::from_str(&recorded(version, &format!("{scenario}.squeue.json"))).unwrap();
-            let id = shown(version, scenario).id;
-            let jobs = json["jobs"].as_array().unwrap();
-            let state = &jobs.iter().find(|job| job["job_id"] == id).unwrap()["job_state"];
-            let words: Vec<&str> = match state {
-                serde_json::Value::Array(words) => words.iter().filter_map(|word| word.as_str()).collect(),
-                word => vec![word.as_str().unwrap()],
-            };
-            assert_eq!(kind_of_all(words.iter().copied()), kind, "{version} {scenario}: {state}");
-        }
-    }
-    assert_eq!(kind_of_all(["RUNNING", "COMPLETING"]), SlurmStateKind::Active);
-    assert_eq!(kind_of_all(["FAILED", "COMPLETING"]), SlurmStateKind::Active);
-    assert_eq!(kind_of_all(["PENDING", "REQUEUE_HOLD"]), SlurmStateKind::Requeued);
-}
-
 #[test]
 fn every_state_in_slurms_documentation_is_classified() {
     let table = [
@@ -213,7 +186,7 @@ fn reasons_for_waiting_are_distinguished() {
 fn the_claiming_job_decides_the_state_if_two_jobs_have_the_same_name() {
     let row = |id, state: &str| SlurmJobRow { id, state: state.into(), ..SlurmJobRow::default() };
     let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
-    let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };
+    let marks = Marks { claim: Some("8.0".into()), ..Marks::default() };
     assert_eq!(derive(&rows, &marks, late()), SlurmFinding::Active);
     // Slurm purged the job, which left no record of its end.
     assert!(

@@ -150,9 +150,9 @@ impl SlurmBed {
     }
 
     pub fn wait_for(&self, what: &str, done: impl Fn() -> bool) {
-        let begun = Instant::now();
+        let started = Instant::now();
         while !done() {
-            assert!(begun.elapsed() < TIMEOUT, "{what}: not after {} s", TIMEOUT.as_secs());
+            assert!(started.elapsed() < TIMEOUT, "{what}: not after {} s", TIMEOUT.as_secs());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -160,15 +160,15 @@ impl SlurmBed {
 
 /// Polls until the status is not `Active`.
 pub async fn final_status(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match jobs.poll(&job.cluster, &job.name).await {
             Ok(JobStatus::Active) => {
-                assert!(begun.elapsed() < TIMEOUT, "timeout: {} has not ended", job.name)
+                assert!(started.elapsed() < TIMEOUT, "timeout: {} has not ended", job.name)
             }
             Ok(finding) => return finding,
             Err(service::PortError::Transient(why)) => {
-                assert!(begun.elapsed() < TIMEOUT, "{}: {why}", job.name)
+                assert!(started.elapsed() < TIMEOUT, "{}: {why}", job.name)
             }
             Err(service::PortError::Permanent(failure)) => panic!("{}: {failure:?}", job.name),
         }

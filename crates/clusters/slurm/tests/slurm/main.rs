@@ -109,13 +109,13 @@ async fn the_reason_for_waiting_is_in_the_output() {
     let job = bed.job("waits", "true");
     jobs.submit(&job).await.unwrap();
     let waiting = bed.folder("waits").join("output/waiting.log");
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let text = || std::fs::read_to_string(&waiting).unwrap_or_default();
     // Slurm sets the reason in its next scheduling cycle, and uses several names for the reason of this test.
     let words = ["UnavailableNodes", "Resources", "DRAINED", "ReqNodeNotAvail"];
     while !words.iter().any(|word| text().contains(word)) {
         assert_eq!(jobs.poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Active);
-        assert!(begun.elapsed().as_secs() < 90, "no reason is reported: {}", text());
+        assert!(started.elapsed().as_secs() < 90, "no reason is reported: {}", text());
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     assert!(
