@@ -132,8 +132,8 @@ fn waiting(state: &RunState) -> String {
             String::new()
         };
     };
-    let begun = state.stage(step).is_some_and(|stage| stage.handle.is_some());
-    let for_what = match (step.stage, begun) {
+    let started = state.stage(step).is_some_and(|stage| stage.handle.is_some());
+    let for_what = match (step.stage, started) {
         (Stage::Image, false) => "the build to be accepted",
         (Stage::Image, true) => "the build to end",
         (Stage::Cluster, false) if returning => "the deletion of the previous cluster",

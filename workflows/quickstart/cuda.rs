@@ -273,14 +273,14 @@ impl CudaGpu<'_> {
             execute()?;
         }
         self.driver.wait()?;
-        let (begun, mut count) = (Instant::now(), 0u32);
-        while begun.elapsed() < measured {
+        let (started, mut count) = (Instant::now(), 0u32);
+        while started.elapsed() < measured {
             for _ in 0..10 {
                 execute()?;
             }
             self.driver.wait()?;
             count += 10;
         }
-        Ok(f64::from(count) / begun.elapsed().as_secs_f64())
+        Ok(f64::from(count) / started.elapsed().as_secs_f64())
     }
 }

@@ -277,13 +277,13 @@ fn hostile_programs_neither_block_init_nor_change_the_workflow() {
     home.program("nvidia-smi", "printf '\\033[31mEVIL\\033[0m\\n$(reboot)\\n'");
     home.program("all_reduce_perf", "exit 0");
     home.program("kubectl", "/bin/sleep 60 & echo x");
-    let begun = Instant::now();
+    let started = Instant::now();
     for kind in ["slurm", "hosts", "kubernetes"] {
         let done = home.burnin(&["init", kind]);
         assert!(done.status.success(), "{kind}: {}", text(&done.stderr));
         assert!(!text(&done.stdout).contains('\u{1b}'));
     }
-    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(started.elapsed() < Duration::from_secs(30));
     for content in home.files().values() {
         assert!(!content.windows(4).any(|part| part == b"EVIL"));
     }

@@ -175,8 +175,8 @@ fn fed(form: &str, log: impl FnOnce(&mut ChildStdin) -> io::Result<()>) -> (Opti
     drop(input);
     let mut output = child.stdout.take().unwrap();
     let mut printed = vec![0; 1 << 20];
-    let begun = output.read(&mut printed).unwrap();
-    printed.truncate(begun);
+    let started = output.read(&mut printed).unwrap();
+    printed.truncate(started);
     let printing = peak(id).unwrap_or(0);
     assert!(most.max(printing) <= 64 * 1024, "{most} KiB reading, {printing} KiB printing {form}");
     output.read_to_end(&mut printed).unwrap();

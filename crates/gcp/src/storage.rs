@@ -271,8 +271,8 @@ impl Store for CloudStorage {
 
     async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         check_name(name)?;
-        let begun = Download::begin(&self.inner, name).await;
-        Ok(begun.map_err(|error| error.store("open", name))?.map(Download::reader))
+        let started = Download::begin(&self.inner, name).await;
+        Ok(started.map_err(|error| error.store("open", name))?.map(Download::reader))
     }
 
     async fn list_from(&self, prefix: &str, from: &str) -> Result<Vec<String>, StoreError> {

@@ -172,9 +172,9 @@ impl RunState {
             .stages
             .range(opened..)
             .filter(|(step, state)| {
-                let begun = state.handle.is_some() || state.end.is_some() || state.since.is_some();
+                let started = state.handle.is_some() || state.end.is_some() || state.since.is_some();
                 let kept = opened.check != step.check || !opened.stage.is_of_check();
-                **step == opened || (begun && !(kept && self.check_has_ended(step.check)))
+                **step == opened || (started && !(kept && self.check_has_ended(step.check)))
             })
             .map(|(step, _)| *step)
             .collect();

@@ -14,7 +14,7 @@ use crate::{
 const COMPARED: usize = 30;
 
 impl RunState {
-    /// Number of begun rounds; 1 without a soak.
+    /// Number of started rounds; 1 without a soak.
     pub fn rounds(&self) -> u16 {
         self.soak.map_or(1, |progress| progress.rounds)
     }

@@ -287,7 +287,7 @@ impl RunState {
         (0..self.checks_begun()).map(CheckIndex)
     }
 
-    /// Number of checks of all begun rounds.
+    /// Number of checks of all started rounds.
     fn checks_begun(&self) -> u16 {
         self.workflow.check_count().saturating_mul(self.rounds())
     }
@@ -546,11 +546,11 @@ impl RunState {
         let stoppable = |step: &Step| matches!(step.stage, Stage::Image | Stage::Job | Stage::Locate);
         self.steps().filter(stoppable).filter(|step| {
             let Some(state) = self.stage(*step) else { return false };
-            let begun = state.since.is_some() || state.handle.is_some();
+            let started = state.since.is_some() || state.handle.is_some();
             let unwanted = self.settled.is_some() || matches!(state.end, Some(AttemptEnd::TimedOut));
             // A job ends with its cluster: after the lease is released no job remains to stop.
             let gone = step.stage != Stage::Image && self.provisions_cluster() && self.leases_returned();
-            begun && unwanted && !state.stopped && !gone
+            started && unwanted && !state.stopped && !gone
         })
     }
 

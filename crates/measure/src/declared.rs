@@ -206,7 +206,7 @@ struct ProcessReader {
     /// Groups of the last match of each context pattern.
     context: Vec<Vec<(String, String)>>,
     seen: Vec<bool>,
-    begun: bool,
+    started: bool,
     ended: bool,
     in_table: bool,
     values: u64,
@@ -216,14 +216,14 @@ struct ProcessReader {
 impl ProcessReader {
     fn new(rules: Arc<LineRules>, matches: Option<Matches>) -> Self {
         let (context, seen) = (vec![Vec::new(); rules.context.len()], vec![false; rules.must_see.len()]);
-        let begun = rules.begin.is_none();
+        let started = rules.begin.is_none();
         Self {
             rules,
             matches,
             json: JsonDocuments::default(),
             context,
             seen,
-            begun,
+            started,
             ended: false,
             in_table: false,
             values: 0,
@@ -387,9 +387,9 @@ impl Lines for ProcessReader {
         let rules = self.rules.clone();
         if rules.begin.as_ref().is_some_and(|begin| begin.is_match(line.text)) {
             self.matched(line, || "begin".to_owned());
-            self.begun = true;
+            self.started = true;
         }
-        if !self.begun {
+        if !self.started {
             return;
         }
         if rules.json.is_some() {
@@ -456,13 +456,13 @@ impl Lines for ProcessReader {
         let needs_mark = self.rules.json.is_none() || self.rules.end.is_some();
         let ended = (self.rules.json.is_none() || json == LogEnd::Complete) && (!needs_mark || self.ended);
         let seen = self.seen.iter().all(|seen| *seen);
-        if ended && self.values > 0 && seen && !self.broken && self.begun {
+        if ended && self.values > 0 && seen && !self.broken && self.started {
             return LogEnd::Complete;
         }
-        let begun = self.begun && self.rules.begin.is_some() || self.values > 0 || json != LogEnd::Empty;
+        let started = self.started && self.rules.begin.is_some() || self.values > 0 || json != LogEnd::Empty;
         match () {
-            () if begun && !out.reading.findings.is_empty() && !ended => LogEnd::Failed,
-            () if begun => LogEnd::Truncated,
+            () if started && !out.reading.findings.is_empty() && !ended => LogEnd::Failed,
+            () if started => LogEnd::Truncated,
             () => LogEnd::Empty,
         }
     }

@@ -63,7 +63,7 @@ struct GemmReader {
     dtype: String,
     shape: String,
     gpu: Option<u32>,
-    begun: bool,
+    started: bool,
     measured: bool,
     broken: bool,
     ended: bool,
@@ -91,8 +91,8 @@ impl Lines for GemmReader {
             "gemm_precision" | "gemm_shape" => {
                 // `gemm_precision` is the first line of a product.
                 if key == "gemm_precision" {
-                    self.broken |= self.begun && !self.ended;
-                    (self.begun, self.measured, self.ended) = (true, false, false);
+                    self.broken |= self.started && !self.ended;
+                    (self.started, self.measured, self.ended) = (true, false, false);
                     self.shape.clear();
                 }
                 let label = if key == "gemm_shape" { &mut self.shape } else { &mut self.dtype };
@@ -106,7 +106,7 @@ impl Lines for GemmReader {
             "max_relative_error" => &ERROR,
             _ => return,
         };
-        self.begun = true;
+        self.started = true;
         if !line.whole {
             return;
         }
@@ -127,7 +127,7 @@ impl Lines for GemmReader {
     fn finish(&mut self, _: &mut ReadingBuilder) -> LogEnd {
         self.json.finish(match () {
             () if self.ended && self.measured && !self.broken => LogEnd::Complete,
-            () if self.begun || self.ended => LogEnd::Truncated,
+            () if self.started || self.ended => LogEnd::Truncated,
             () => LogEnd::Empty,
         })
     }

@@ -73,7 +73,7 @@ struct Burn {
     initialized: BTreeSet<u32>,
     announced: Option<u32>,
     tested: BTreeSet<u32>,
-    begun: bool,
+    started: bool,
     failed: bool,
     line: u64,
 }
@@ -99,7 +99,7 @@ impl Lines for Burn {
     fn line(&mut self, line: Line<'_>, out: &mut ReadingBuilder) {
         let text = line.text.trim_start();
         if let Some((_, progress)) = PROGRESS.split_once(text) {
-            self.begun = true;
+            self.started = true;
             if line.whole && self.progress(progress).is_some() {
                 self.line = line.number;
             }
@@ -110,7 +110,7 @@ impl Lines for Burn {
         } else if let Some(rest) = text.strip_prefix("Tested ") {
             self.announced = rest.strip_suffix(" GPUs:").and_then(count);
         } else if text.starts_with("Burning for ") {
-            self.begun = true;
+            self.started = true;
         } else if let Some(rest) = text.strip_prefix("Initialized device ") {
             let device = rest.split(' ').next().and_then(count::<u32>);
             self.initialized.extend(device.filter(|_| self.initialized.len() < GPUS as usize));
@@ -147,7 +147,7 @@ impl Lines for Burn {
                 LogEnd::Complete
             }
             None if self.failed => LogEnd::Failed,
-            None if !self.begun && self.known.is_empty() => LogEnd::Empty,
+            None if !self.started && self.known.is_empty() => LogEnd::Empty,
             _ => LogEnd::Truncated,
         }
     }

@@ -65,7 +65,7 @@ pub(crate) const FORMAT: Format = Format {
 struct GpuFryerReader {
     json: JsonDocuments,
     gpu: Option<u32>,
-    begun: bool,
+    started: bool,
     results: bool,
     broken: bool,
     ended: bool,
@@ -88,7 +88,7 @@ impl Lines for GpuFryerReader {
         } else if let Some(rest) = text.strip_prefix("Throttling HW: ") {
             self.throttling(rest, line, out);
         } else if let Some(rest) = text.strip_prefix("Detected GPU #") {
-            self.begun = true;
+            self.started = true;
             detected(rest, out);
         } else if text.starts_with("All GPUs seem healthy") {
             self.ended = true;
@@ -110,7 +110,7 @@ impl Lines for GpuFryerReader {
         let ended = match () {
             () if self.ended && self.results && !self.broken => LogEnd::Complete,
             () if self.failed => LogEnd::Failed,
-            () if self.begun || self.results || self.ended => LogEnd::Truncated,
+            () if self.started || self.results || self.ended => LogEnd::Truncated,
             () => LogEnd::Empty,
         };
         self.json.finish(ended)
@@ -134,7 +134,7 @@ impl GpuFryerReader {
             self.broken |= rest.contains("(min");
             return;
         };
-        self.begun = true;
+        self.started = true;
         self.results = true;
         self.gpu = Some(gpu);
         let unit = if unit == "Gflops/s" { "GFLOP/s" } else { unit };
@@ -174,7 +174,7 @@ impl GpuFryerReader {
     fn object(&mut self, root: JsonValue<'_>, out: &mut ReadingBuilder) -> LogEnd {
         match root.get_text("type").as_deref() {
             Some("detected_gpus") => {
-                self.begun = true;
+                self.started = true;
                 for gpu in root.get_items("detected_gpus") {
                     let serial = gpu.get_text("uuid").map(|uuid| out.name(&uuid));
                     let index = gpu.get("index").and_then(JsonValue::count);
@@ -182,7 +182,7 @@ impl GpuFryerReader {
                     out.gpu(subject, gpu.get_text("name").as_deref());
                 }
             }
-            Some("progress" | "feature_detection") => self.begun = true,
+            Some("progress" | "feature_detection") => self.started = true,
             Some("results") => {
                 self.results = true;
                 for gpu in root.get_items("gpus") {

@@ -36,7 +36,7 @@ pub(crate) const FORMAT: Format = Format {
 
 #[derive(Default)]
 struct Hpcg {
-    begun: bool,
+    started: bool,
     rated: bool,
     ended: bool,
     failed: bool,
@@ -51,7 +51,7 @@ impl Lines for Hpcg {
         let text = trim(line.text);
         if let Some((_, result)) = RESULT.split_once(text) {
             let result = result.trim_start();
-            self.begun = true;
+            self.started = true;
             // Version 3.0 prints a colon instead of the equals sign.
             let rated = result.split_once("rating of=").or_else(|| result.split_once("rating of: "));
             let Some((before, rating)) = rated.filter(|_| line.whole) else {
@@ -80,11 +80,11 @@ impl Lines for Hpcg {
         } else if text.starts_with("end of application") {
             self.ended |= self.rated;
         } else if let Some(version) = text.strip_prefix("HPCG-Benchmark version: ") {
-            self.begun = true;
+            self.started = true;
             out.version(version);
         } else if text.contains("HPCG") || text.starts_with("SpMV") {
             // Version 3.1 prints its number in the line after the name.
-            self.begun = true;
+            self.started = true;
             self.is_named = text == "HPCG-Benchmark";
         } else if let Some(version) = text.strip_prefix("version=").filter(|_| self.is_named) {
             out.version(version);
@@ -99,7 +99,7 @@ impl Lines for Hpcg {
         match () {
             () if self.rated && self.ended => LogEnd::Complete,
             () if self.failed => LogEnd::Failed,
-            () if self.begun || self.rated => LogEnd::Truncated,
+            () if self.started || self.rated => LogEnd::Truncated,
             () => LogEnd::Empty,
         }
     }

@@ -64,7 +64,7 @@ struct Hpl {
     residuals: u64,
     /// Results that the summary counts: finished, passed, failed, skipped.
     summary: [Option<u64>; 4],
-    begun: bool,
+    started: bool,
     ended: bool,
     failed: bool,
 }
@@ -84,7 +84,7 @@ impl Lines for Hpl {
             return;
         }
         if let Some(rest) = text.strip_prefix("HPLinpack ").or_else(|| text.strip_prefix("HPL-NVIDIA ")) {
-            self.begun = true;
+            self.started = true;
             out.version(rest.split_whitespace().next().unwrap_or_default());
         } else if text.starts_with('W') && line.whole {
             self.row(text, line, out);
@@ -125,7 +125,7 @@ impl Lines for Hpl {
         match () {
             () if self.ended && counted => LogEnd::Complete,
             () if self.failed => LogEnd::Failed,
-            () if self.begun || self.rows > 0 => LogEnd::Truncated,
+            () if self.started || self.rows > 0 => LogEnd::Truncated,
             () => LogEnd::Empty,
         }
     }
@@ -140,7 +140,7 @@ impl Hpl {
         if words[1..5].iter().any(|word| count::<u64>(word).is_none()) || number(words[5]).is_none() {
             return;
         }
-        self.begun = true;
+        self.started = true;
         self.rows += 1;
         for (label, word) in self.labels.iter_mut().zip([words[0], words[1], words[2], words[3], words[4]]) {
             short(word).clone_into(label);

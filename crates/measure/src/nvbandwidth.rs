@@ -544,7 +544,7 @@ NOTE: The reported results may not reflect the full capabilities of the platform
         }
         let one = "nvbandwidth Version: v0.9\nWaived: \nNOTE: The reported results may not reflect ...\n";
         assert_eq!(waived_tests(one), [("nvbandwidth.unnamed".to_owned(), "Waived".to_owned())]);
-        let begun = one.replace("Waived", "Running device_local_copy.\nWaived");
-        assert_eq!(waived_tests(&begun)[0].0, "nvbandwidth.device_local_copy");
+        let started = one.replace("Waived", "Running device_local_copy.\nWaived");
+        assert_eq!(waived_tests(&started)[0].0, "nvbandwidth.device_local_copy");
     }
 }

@@ -83,7 +83,7 @@ struct PerftestTest {
     pending: bool,
     headers: u32,
     ends: u32,
-    begun: bool,
+    started: bool,
     failed: bool,
     broken: bool,
 }
@@ -158,7 +158,7 @@ impl Lines for PerftestTest {
                 LogEnd::Complete
             }
             () if self.failed => LogEnd::Failed,
-            () if self.begun || self.headers > 0 || self.pending => LogEnd::Truncated,
+            () if self.started || self.headers > 0 || self.pending => LogEnd::Truncated,
             () => LogEnd::Empty,
         })
     }
@@ -229,7 +229,7 @@ fn columns(header: &str) -> Vec<PerftestColumn> {
 impl PerftestTest {
     fn title(&mut self, title: &str) {
         if ["BW", "Latency", "Rate"].iter().any(|word| title.contains(word)) {
-            self.begun = true;
+            self.started = true;
             (self.verb, self.both) = verb(title);
         }
     }

@@ -25,14 +25,14 @@ const BEGINNING: usize = 1024;
 /// Maximum length of a constant prefix, bytes.
 const PREFIX: usize = 160;
 /// Maximum number of incomplete rows, one per process.
-const BEGUN: usize = 256;
+const MAX_STARTED: usize = 256;
 
 /// Reads a log line by line.
 #[derive(Default)]
 pub(crate) struct TextReader {
     tables: Tables,
     /// Incomplete rows.
-    begun: Vec<StartedRow>,
+    started: Vec<StartedRow>,
     /// Placement named by the last line above a header, and its line number.
     placement: Option<(u64, Halves)>,
     /// Unknown text before the `#` of a run's first lines; the same text precedes the rows of the run.
@@ -85,8 +85,8 @@ impl TextReader {
 
     /// Ends the log. `damage` describes a problem of the file itself.
     pub(crate) fn finish(mut self, damage: Option<String>) -> Reading {
-        for begun in std::mem::take(&mut self.begun) {
-            self.abandon_row(begun);
+        for started in std::mem::take(&mut self.started) {
+            self.abandon_row(started);
         }
         self.tables.finish(damage)
     }
@@ -164,8 +164,8 @@ impl TextReader {
                 Some(at)
             }
             Filled::Short(end) => {
-                if kept && self.begun.len() < BEGUN {
-                    self.begun.push(StartedRow { stream: line.stream, run, partial });
+                if kept && self.started.len() < MAX_STARTED {
+                    self.started.push(StartedRow { stream: line.stream, run, partial });
                 }
                 Some(end)
             }
@@ -187,30 +187,30 @@ impl TextReader {
     }
 
     fn halves(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
-        let of = |begun: &StartedRow| begun.stream == line.stream;
-        let at = self.begun.iter().rposition(of).or((self.begun.len() == 1).then_some(0))?;
-        let begun = &mut self.begun[at];
-        let run = &self.tables.runs[begun.run];
+        let of = |started: &StartedRow| started.stream == line.stream;
+        let at = self.started.iter().rposition(of).or((self.started.len() == 1).then_some(0))?;
+        let started = &mut self.started[at];
+        let run = &self.tables.runs[started.run];
         let layout = Rc::clone(run.layout.as_ref()?);
         let context = RowContext { layout: &layout, hosts: &run.hosts, ended: line.ended, strict: true };
-        let before = begun.partial.filled;
-        let filled = context.resume(&mut begun.partial, line.rest, start);
+        let before = started.partial.filled;
+        let filled = context.resume(&mut started.partial, line.rest, start);
         match filled {
             Filled::Whole(end) => {
-                let begun = self.begun.swap_remove(at);
-                self.tables.push(begun.run, begun.partial.row);
+                let started = self.started.swap_remove(at);
+                self.tables.push(started.run, started.partial.row);
                 Some(end)
             }
-            Filled::Short(end) if begun.partial.filled > before => Some(end),
+            Filled::Short(end) if started.partial.filled > before => Some(end),
             _ => None,
         }
     }
 
     /// The process continued: the rest of its last row will not follow.
     fn replace(&mut self, stream: u64) {
-        if let Some(at) = self.begun.iter().position(|begun| begun.stream == stream) {
-            let begun = self.begun.swap_remove(at);
-            self.abandon_row(begun);
+        if let Some(at) = self.started.iter().position(|started| started.stream == stream) {
+            let started = self.started.swap_remove(at);
+            self.abandon_row(started);
         }
     }
 
@@ -224,9 +224,9 @@ impl TextReader {
     }
 
     fn abandon_rows_of(&mut self, run: usize) {
-        while let Some(at) = self.begun.iter().position(|begun| begun.run == run) {
-            let begun = self.begun.swap_remove(at);
-            self.abandon_row(begun);
+        while let Some(at) = self.started.iter().position(|started| started.run == run) {
+            let started = self.started.swap_remove(at);
+            self.abandon_row(started);
         }
     }
 

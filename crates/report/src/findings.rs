@@ -314,8 +314,8 @@ pub fn tone_of(state: &RunState, line: &StageLine) -> Tone {
 
 /// Required stages that never started.
 pub fn unreached(state: &RunState, lines: &[StageLine]) -> Vec<String> {
-    let begun = |step: &Step| lines.iter().any(|line| !line.teardown && line.step() == *step);
-    let unreached = state.steps().filter(|step| state.requires(*step) && !begun(step));
+    let started = |step: &Step| lines.iter().any(|line| !line.teardown && line.step() == *step);
+    let unreached = state.steps().filter(|step| state.requires(*step) && !started(step));
     unreached.map(|step| fact_texts::step(&state.workflow, step)).collect()
 }
 

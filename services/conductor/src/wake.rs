@@ -134,7 +134,8 @@ impl Conductor {
 
     /// Wakes every open run.
     ///
-    /// # Errors Returns an error if the open runs cannot be listed. If wake-ups fail, the other runs are still woken, and the first error
+    /// # Errors
+    /// Returns an error if the open runs cannot be listed. If wake-ups fail, the other runs are still woken, and the first error
     /// is returned.
     pub async fn tick(&self) -> Result<(), WakeError> {
         let mut first = Ok(());

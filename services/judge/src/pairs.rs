@@ -50,7 +50,7 @@ pub(crate) fn read(
             continue;
         };
         let (client, server) = (client.to_owned(), server.to_owned());
-        let (begun, mut text, mut whole_section, mut status) = (lines.number, Vec::new(), true, None);
+        let (started, mut text, mut whole_section, mut status) = (lines.number, Vec::new(), true, None);
         while status.is_none() && lines.next()? {
             status = lines.mark("burnin pair ended: ").map(|status| status.trim().to_owned());
             if status.is_none() && text.len() + lines.line.len() <= SECTION {
@@ -60,8 +60,8 @@ pub(crate) fn read(
             }
         }
         let mut of_pair = read(&mut text.as_slice())?;
-        of_pair.metrics.iter_mut().for_each(|metric| metric.line += begun);
-        of_pair.findings.iter_mut().for_each(|finding| finding.line += begun);
+        of_pair.metrics.iter_mut().for_each(|metric| metric.line += started);
+        of_pair.findings.iter_mut().for_each(|finding| finding.line += started);
         let good = |status: &str| {
             status.parse().is_ok_and(|status: i32| status == 0 || rules.exit.contains(&status))
         };
@@ -75,7 +75,7 @@ pub(crate) fn read(
                 subject: Subject::default(),
                 severity: Severity::Unknown,
                 text,
-                line: begun,
+                line: started,
             });
         }
         of_pair.name_pair(&client, &server);

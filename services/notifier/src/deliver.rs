@@ -80,15 +80,15 @@ impl Notifier {
     /// Gives up the pending status: a pending status sent after the final one would stay on the commit permanently.
     /// Returns false while an attempt is in progress.
     async fn start_is_over(&self, key: &NoticeKey) -> Result<bool, StoreError> {
-        let begun = NoticeKey { channel: BEGUN.to_owned(), ..key.clone() };
-        if self.outbox.get(&begun).await?.is_none() {
+        let started = NoticeKey { channel: BEGUN.to_owned(), ..key.clone() };
+        if self.outbox.get(&started).await?.is_none() {
             return Ok(true);
         }
         let now = self.clock.now();
-        match self.outbox.status(&begun, now).await? {
+        match self.outbox.status(&started, now).await? {
             DeliveryStatus::Ended => Ok(true),
             DeliveryStatus::Due(_) | DeliveryStatus::Wait(_) => {
-                self.outbox.supersede(&begun, now).await.map(|()| true)
+                self.outbox.supersede(&started, now).await.map(|()| true)
             }
             DeliveryStatus::Busy(_) => Ok(false),
         }

@@ -170,8 +170,8 @@ impl Outbox {
         let status = match self.read::<FailedAttempt>(&format!("{folder}said-{last}.json")).await? {
             Some(attempt) => DeliveryStatus::Wait(attempt.not_before),
             None => {
-                let begun: Option<AttemptStart> = self.read(&format!("{folder}try-{last}.json")).await?;
-                DeliveryStatus::Busy(begun.map_or(now, |begun| begun.at + UNDER_WAY))
+                let started: Option<AttemptStart> = self.read(&format!("{folder}try-{last}.json")).await?;
+                DeliveryStatus::Busy(started.map_or(now, |started| started.at + UNDER_WAY))
             }
         };
         Ok(match status {

@@ -125,8 +125,8 @@ notify: [webhook: {{target: kill}}]
             tasks.spawn(begin(self.http.clone(), gateway.clone(), name.clone()));
         }
         let mut runs = Vec::new();
-        while let Some(begun) = tasks.join_next().await {
-            runs.push(begun.map_err(|error| error.to_string())??);
+        while let Some(started) = tasks.join_next().await {
+            runs.push(started.map_err(|error| error.to_string())??);
         }
         runs.dedup();
         match runs.as_slice() {
@@ -143,8 +143,8 @@ async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<R
         let reason = match request.timeout(Duration::from_secs(10)).send().await {
             Ok(answer) if answer.status() == 202 => {
                 // The gateway was killed while it answered: a retry with the same key returns the same run.
-                let begun: Result<Value, _> = answer.json().await;
-                match begun.ok().and_then(|begun| begun["run"].as_str()?.parse().ok()) {
+                let started: Result<Value, _> = answer.json().await;
+                match started.ok().and_then(|started| started["run"].as_str()?.parse().ok()) {
                     Some(run) => return Ok(run),
                     None => "the response is incomplete".to_owned(),
                 }

@@ -212,7 +212,7 @@ fn on_path(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_absolute() && is_program(path))
 }
 
-/// Standard output of a program that ends successfully within [`PATIENCE`].
+/// Standard output of a program that ends successfully within [`TIMEOUT`].
 fn output(program: &str, arguments: &[impl AsRef<OsStr>]) -> Option<String> {
     let program = on_path(program)?;
     let mut command = Command::new(program);

@@ -60,7 +60,7 @@ struct TailedFile {
     read: u64,
     redactor: Redactor,
     /// Bytes of the incomplete last line.
-    begun: Vec<u8>,
+    started: Vec<u8>,
 }
 
 #[service::async_trait]
@@ -114,7 +114,7 @@ impl RunningOutput {
         let known = tail.files.entry(file.name.clone()).or_insert_with(|| TailedFile {
             read: 0,
             redactor: Redactor::new(Arc::clone(&self.rules)),
-            begun: Vec::new(),
+            started: Vec::new(),
         });
         let new = match file.size_bytes {
             Some(size) if size <= known.read => return Ok(()),
@@ -148,15 +148,15 @@ impl RunningOutput {
         let prefix = if named { format!("{name}: ") } else { String::new() };
         for byte in clean {
             if byte == b'\n' {
-                let line = format!("{prefix}{}", shown(&known.begun));
-                known.begun.clear();
+                let line = format!("{prefix}{}", shown(&known.started));
+                known.started.clear();
                 tail.last += 1;
                 tail.lines.push_back(line);
                 if tail.lines.len() > LINES {
                     tail.lines.pop_front();
                 }
-            } else if known.begun.len() < LONGEST {
-                known.begun.push(byte);
+            } else if known.started.len() < LONGEST {
+                known.started.push(byte);
             }
         }
         Ok(())

@@ -90,8 +90,8 @@ impl ServerProcess {
         let (status, body) =
             self.send("POST", "/api/v1/runs", &headers, &json!({"workflow": workflow}).to_string());
         assert_eq!(status, 202, "{body}");
-        let begun: Value = serde_json::from_str(&body).unwrap();
-        begun["run"].as_str().unwrap().to_owned()
+        let started: Value = serde_json::from_str(&body).unwrap();
+        started["run"].as_str().unwrap().to_owned()
     }
 
     /// Follows the run until its end. Returns the types of its records.

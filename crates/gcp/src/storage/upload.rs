@@ -32,7 +32,7 @@ pub async fn upload(
     }
     let tried =
         Tries::new(&inner.timeouts).until_done(|| async { inner.json_api().await?.begin(name).await }).await;
-    let begun = match tried {
+    let started = match tried {
         Ok(url) => Some(url),
         Err(error) if matches!(error.status, Some(412 | 403)) => {
             inner.check_outcome(name, error).await.map_err(|error| error.store("upload", name))?;
@@ -40,7 +40,7 @@ pub async fn upload(
         }
         Err(error) => return Err(error.store("upload", name)),
     };
-    let Some(url) = begun else {
+    let Some(url) = started else {
         drain(&mut body).await.map_err(read)?;
         return Ok((Creation::Exists, body.finish()));
     };

@@ -380,9 +380,9 @@ fn unreadable_sources_are_reported_as_missing() {
     assert_eq!(missing(&restricted), [expected]);
     let killed = load.split("burnin evidence: vm after").next().unwrap();
     assert_eq!(missing(killed), ["evidence after the job: the probe did not print its last line"]);
-    let begun: String =
+    let started: String =
         load.lines().filter(|line| !line.contains(" before ")).map(|line| line.to_owned() + "\n").collect();
-    let late = format!("burnin evidence: vm before late it was not complete when the pairs began\n{begun}");
+    let late = format!("burnin evidence: vm before late it was not complete when the pairs began\n{started}");
     assert_eq!(missing(&late)[0], "evidence before the job: it was not complete when the pairs began");
     let rows = |line: &str| !(line.contains(" gpus 0,") || line.contains(" gpus 1,"));
     let none: String = load.lines().filter(|line| rows(line)).map(|line| line.to_owned() + "\n").collect();

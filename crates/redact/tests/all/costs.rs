@@ -10,7 +10,7 @@ fn speed(rules: &Arc<Rules>, block: &str) -> f64 {
     let mut best: f64 = 0.0;
     for _ in 0..3 {
         let (mut redactor, mut out, mut stored) = (Redactor::new(Arc::clone(rules)), Vec::new(), 0);
-        let begun = Instant::now();
+        let started = Instant::now();
         for _ in 0..size / block.len().max(1) {
             for chunk in block.as_bytes().chunks(128 << 10) {
                 out.clear();
@@ -22,7 +22,7 @@ fn speed(rules: &Arc<Rules>, block: &str) -> f64 {
         redactor.finish(&mut out);
         stored += out.len();
         assert!(stored > 0 && out.capacity() < 1 << 20);
-        best = best.max(size as f64 / 1e6 / begun.elapsed().as_secs_f64());
+        best = best.max(size as f64 / 1e6 / started.elapsed().as_secs_f64());
     }
     best
 }
@@ -33,12 +33,12 @@ fn redaction_has_a_minimum_throughput() {
     let row = "       65536         16384     float     sum      -1    57.03    1.15    2.15      0    51.59    1.27    2.38      0\n";
     let text = "2026-11-20T17:59:43Z the token was refused because a key of the password store at https://host/path is missing\n";
     let none = Arc::new(Rules::new([""; 0]).unwrap());
-    let begun = Instant::now();
+    let started = Instant::now();
     let many = (0..30).map(|number| {
         format!("{:x}-{}", 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number + 1), "secret/value+")
     });
     let many = Arc::new(Rules::new(many).unwrap());
-    println!("30 known values are prepared in {:?}", begun.elapsed());
+    println!("30 known values are prepared in {:?}", started.elapsed());
     for (name, block) in [("debug output", debug), ("rows", row), ("text about secrets", text)] {
         for (rules, known) in [(&none, 0), (&many, 30)] {
             println!("{name}, {known} known values: {:.0} MB/s", speed(rules, block));

@@ -8,8 +8,8 @@ const DRAWN: f64 = 3.0;
 fn palettes() -> [Vec<(String, [f64; 3])>; 2] {
     let css = include_str!("../../templates/page.css");
     let block = |nth: usize| {
-        let begun = css.match_indices(":root {").nth(nth).expect("a palette").0;
-        let text = &css[begun..begun + css[begun..].find('}').expect("an end")];
+        let started = css.match_indices(":root {").nth(nth).expect("a palette").0;
+        let text = &css[started..started + css[started..].find('}').expect("an end")];
         text.split("--")
             .skip(1)
             .filter_map(|variable| {

@@ -90,8 +90,8 @@ fn bytes(
             .any(|(at, record)| *at < place && matches!(record.entry, RecordEntry::TimedOut { .. }));
         let half = given_up || evidence.has_false_fact(id);
         let whole = stored[..] == *log.as_bytes();
-        let begun = half && log.as_bytes().starts_with(stored);
-        if !whole && !begun {
+        let started = half && log.as_bytes().starts_with(stored);
+        if !whole && !started {
             wrong(format!("{name} differs from the job's output"));
         }
     }

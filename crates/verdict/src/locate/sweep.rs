@@ -148,7 +148,7 @@ fn first_pairs(members: &[String], done: usize) -> Vec<(String, String)> {
     // With an odd number of members, one of them pauses in each round.
     let positions = count + count % 2;
     let rounds = if count % 2 == 1 { 3 } else { 2 }.min(positions.saturating_sub(1));
-    let mut begun = 0;
+    let mut started = 0;
     for round in 0..rounds {
         // The last position of the circle is fixed; in each round the others rotate by one.
         let position = |at: usize| if at == positions - 1 { at } else { (at + round) % (positions - 1) };
@@ -157,10 +157,10 @@ fn first_pairs(members: &[String], done: usize) -> Vec<(String, String)> {
             .filter(|(a, b)| *a < count && *b < count)
             .map(|(a, b)| (members[a.min(b)].clone(), members[a.max(b)].clone()))
             .collect();
-        if begun == done {
+        if started == done {
             return pairs;
         }
-        begun += pairs.len();
+        started += pairs.len();
     }
     Vec::new()
 }

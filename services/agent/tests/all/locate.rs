@@ -531,10 +531,10 @@ async fn an_outdated_step_starts_no_pair() {
         let _ = bed.paper.meddler.set(bed.locator.clone());
         let search = search(6, Locate::default());
         let fact = bed.end(&search, 0).await;
-        if let Some(begun) = bed.paper.begun_by_then.get() {
+        if let Some(started) = bed.paper.begun_by_then.get() {
             assert_eq!(
                 bed.paper.jobs.lock().unwrap().len(),
-                *begun,
+                *started,
                 "search stopped at poll {poll}: {fact:?}"
             );
         }

@@ -50,14 +50,14 @@ async fn an_oversized_log_is_collected_in_constant_memory() {
         access: model::ClusterAccess::processes(&root.path().display().to_string()),
     };
     let jobs = [JobRef { attempt: Attempt::FIRST, handle: None }];
-    let begun = Instant::now();
+    let started = Instant::now();
     let Fact::LogsCollected(logs) = collector.collect(&id, &cluster, &jobs).await.unwrap() else {
         panic!("collected nothing")
     };
     println!(
         "{} MB in {:?}, at most {} MiB of memory",
         logs.size_bytes / 1_000_000,
-        begun.elapsed(),
+        started.elapsed(),
         peak_mib()
     );
     assert_eq!(logs.objects, 1001);

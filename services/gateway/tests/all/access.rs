@@ -107,9 +107,9 @@ async fn a_link_on_another_site_leads_to_a_page_with_a_local_link() {
 #[tokio::test]
 async fn runs_name_the_user_and_old_keys_stay_valid() {
     let bed = GatewayBed::new(&[("w", "")]);
-    let (status, begun) = bed.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await;
-    assert_eq!(status, 202, "{begun}");
-    let (_, shown) = bed.get(begun["links"]["run"].as_str().unwrap()).await;
+    let (status, started) = bed.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await;
+    assert_eq!(status, 202, "{started}");
+    let (_, shown) = bed.get(started["links"]["run"].as_str().unwrap()).await;
     assert_eq!(shown["trigger"], json!({"kind": "manual", "by": "alice"}));
     let kept = bed.store.list("requests/").await.unwrap();
     let kept = kept.iter().find(|name| !name.contains("/open/")).unwrap();

@@ -78,8 +78,8 @@ async fn the_last_valid_version_of_a_changed_file_stays_in_use() {
         let offer = &offered["workflows"][0];
         assert_eq!((&offer["name"], &offer["startable"]), (&json!("w"), &json!(true)), "{wrong}: {offered}");
         assert!(offer["problems"][0].as_str().unwrap().contains("w.yaml"), "{wrong}: {offered}");
-        let (status, begun) = bed.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
-        assert_eq!(status, 202, "{begun}");
+        let (status, started) = bed.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
+        assert_eq!(status, 202, "{started}");
         let requested = bed.published("dev.burnin.run.requested.v1");
         assert_eq!(
             (requested.len(), &requested[number]["workflow"]["limits"]["job"]),

@@ -124,8 +124,8 @@ async fn a_workflow_with_overdue_validation_is_stale() {
     bed.clock.advance(Span::from_secs(1));
     assert_eq!(offer().await["stale"], true);
     // A run that ends without a verdict does not count as a validation.
-    let (_, begun) = bed.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
-    let cancel = format!("{}/cancel", begun["links"]["run"].as_str().unwrap());
+    let (_, started) = bed.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
+    let cancel = format!("{}/cancel", started["links"]["run"].as_str().unwrap());
     bed.post(&cancel, None, json!({"reason": "x"})).await;
     assert_eq!(offer().await["stale"], true);
 }
