@@ -432,7 +432,7 @@ impl Scheduler for KubernetesJobs {
         let known = JobNotes::of(&self.store, name).nodes().await?.filter(|nodes| !nodes.is_empty());
         known.ok_or_else(|| {
             let why = format!("the nodes of {name} are unknown: no pod was observed on a node");
-            PortError::Permanent(Failure::new(Class::Input, "NODES_UNKNOWN", why))
+            PortError::Permanent(Failure::new(Class::Infrastructure, "NODES_UNKNOWN", why))
         })
     }
 

@@ -91,34 +91,33 @@ fn was_recreated(pods: &[Pod]) -> bool {
     })
 }
 
-/// A pod that was deleted with or from its node, and the reason.
+/// Reasons in the status of a pod whose node was shut down, was lost, or does not accept the pod. `Terminated`: graceful node shutdown.
+const NODE_LOST: [&str; 6] =
+    ["NodeLost", "NodeShutdown", "Shutdown", "Terminated", "NodeAffinity", "UnexpectedAdmissionError"];
+
+/// Finding for a pod that an eviction, a preemption or the loss of its node ended.
 fn disrupted(pods: &[Pod]) -> Option<PodFinding> {
     let lost = |code: &str, why: String| PodFinding::Lost { code: code.to_owned(), why };
     for pod in pods {
         let name = text(pod.metadata.name.as_ref());
         let node = node(pod).unwrap_or_default();
         let on = format!("pod {name} on node {node}");
+        let (reason, message) = status(pod);
         if let Some(condition) = pod.holds("DisruptionTarget") {
             let why = format!("{on}: {}", condition.message);
             return Some(match condition.reason.as_str() {
+                // The kubelet sets the same reason for a node shutdown, low resources and the preemption for a critical pod
+                // (kubernetes.io/docs/concepts/workloads/pods/disruptions, pod disruption conditions); the status distinguishes them.
+                "TerminationByKubelet" if NODE_LOST.contains(&reason) => lost("NODE_LOST", why),
                 "PreemptionByScheduler" => lost("PREEMPTED", why),
                 "DeletionByTaintManager" | "DeletionByPodGC" => lost("NODE_LOST", why),
                 _ => lost("EVICTED", why),
             });
         }
-        let (reason, message) = status(pod);
         match reason {
-            "Evicted" | "Preempting" => {
-                return Some(lost("EVICTED", format!("{on}: {message}")));
-            }
-            "NodeLost"
-            | "NodeShutdown"
-            | "Shutdown"
-            | "Terminated"
-            | "NodeAffinity"
-            | "UnexpectedAdmissionError" => {
-                let why = format!("{on}: {reason}: {message}");
-                return Some(lost("NODE_LOST", why));
+            "Evicted" | "Preempting" => return Some(lost("EVICTED", format!("{on}: {message}"))),
+            _ if NODE_LOST.contains(&reason) => {
+                return Some(lost("NODE_LOST", format!("{on}: {reason}: {message}")));
             }
             _ => {}
         }

@@ -49,11 +49,14 @@ fn access(access: &ApiAccess, found: &mut ProblemList) {
             let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
             // An IP address has no certificate of a public authority.
             let missing = certificate_authority.is_empty() && !server.ends_with(DNS_ENDPOINT);
-            let bad = missing || !certificate_authority.bytes().all(letter);
-            found.add(
-                "access.gke.certificate_authority",
-                bad.then(|| "expected base64, as `gcloud` prints it".to_owned()),
-            );
+            let problem = match certificate_authority.bytes().all(letter) {
+                true if missing => {
+                    Some(format!("is missing; only a server that ends in {DNS_ENDPOINT} has none"))
+                }
+                true => None,
+                false => Some("expected base64, as `gcloud` prints it".to_owned()),
+            };
+            found.add("access.gke.certificate_authority", problem);
         }
     }
 }

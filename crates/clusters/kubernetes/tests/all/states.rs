@@ -309,6 +309,13 @@ fn disrupted(reason: &str, message: &str) -> Recorded {
     broken(json!({"conditions": condition}), json!({}))
 }
 
+/// A pod that the kubelet ended. Its graceful node shutdown and its eviction manager set the reason of the status and the condition
+/// (pkg/kubelet/nodeshutdown and pkg/kubelet/eviction of Kubernetes 1.26 and later).
+fn by_kubelet(reason: &str, message: &str) -> Recorded {
+    let condition = json!([{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}]);
+    broken(json!({"reason": reason, "message": message, "conditions": condition}), json!({}))
+}
+
 fn with_message(message: &str) -> Recorded {
     broken(json!({}), json!({"message": message}))
 }
@@ -390,6 +397,12 @@ fn every_failure_has_a_code() {
         ),
         ("lost EVICTED", disrupted("EvictionByEvictionAPI", "Eviction API: evicting")),
         ("lost EVICTED", disrupted("TerminationByKubelet", "The node was low on resource: memory")),
+        ("lost EVICTED", by_kubelet("Evicted", "The node was low on resource: memory")),
+        ("lost EVICTED", by_kubelet("Preempting", "Preempted in order to admit critical pod")),
+        (
+            "lost NODE_LOST",
+            by_kubelet("Terminated", "Pod was terminated in response to imminent node shutdown."),
+        ),
         (
             "lost NODE_LOST",
             disrupted("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
