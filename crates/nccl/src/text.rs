@@ -164,8 +164,11 @@ impl TextReader {
                 Some(at)
             }
             Filled::Short(end) => {
-                if kept && self.started.len() < MAX_STARTED {
-                    self.started.push(StartedRow { stream: line.stream, run, partial });
+                let row = StartedRow { stream: line.stream, run, partial };
+                match kept {
+                    true if self.started.len() < MAX_STARTED => self.started.push(row),
+                    true => self.abandon_row(row),
+                    false => {}
                 }
                 Some(end)
             }

@@ -118,6 +118,18 @@ fn truncated_debug_logs_add_no_row_and_no_number() {
     }
 }
 
+#[test]
+fn every_incomplete_row_is_read_or_counted_also_with_more_processes_than_kept_rows() {
+    const HEADER: &str = "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n";
+    let log: String = (0..300)
+        .map(|process| format!("{process}: {HEADER}{process}: 8 2 float sum -1 1.0 1.0 1.0 0\n"))
+        .collect();
+    let reading = nccl::read_bytes(log.as_bytes());
+    let rows: usize = reading.tables.iter().map(|table| table.rows.len()).sum();
+    let unmeasured: u64 = reading.tables.iter().map(|table| table.unmeasured).sum();
+    assert_eq!(rows as u64 + unmeasured, 300, "{rows} rows and {unmeasured} without a value");
+}
+
 /// Invariants of a reading.
 fn assert_invariants(reading: &Reading) {
     for table in &reading.tables {
