@@ -561,7 +561,7 @@ fn in_words(info: &str) -> (&'static str, &'static str) {
     }
 }
 /// YAML 1.2's core schema: `no` and `on` are strings; `010` has a leading zero and is a string here.
-fn plain(text: &str) -> Value {
+pub(crate) fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" => return Value::Bool(true),

@@ -8,7 +8,7 @@ use triggers::Triggers;
 
 use crate::{
     archive::SourceArchive,
-    document::{MAX_DEPTH, MAX_KEY, SET, YamlDocument},
+    document::{MAX_DEPTH, MAX_KEY, SET, YamlDocument, plain},
     file::{SuiteFile, WorkflowFile},
     parameters::ValuesFile,
     problem::{FileProblem, FileProblems},
@@ -239,15 +239,7 @@ fn suite(
     path: &Path,
     overrides: &[Override],
 ) -> Result<Option<Suite>, FileProblems> {
-    let set = overrides.iter().rev().find(|set| set.field == "suite").map(|set| set.value.as_str());
-    let Some(name) = set.or(document.value["suite"].as_str()) else { return Ok(None) };
-    let file = path.parent().unwrap_or(Path::new("")).join(name);
-    if !file.is_file() {
-        let why = format!("the file {name} does not exist");
-        let help = similar_file(&file)
-            .map(|near| format!("did you mean `{}`?", Path::new(name).with_file_name(near).display()));
-        return Err(FileProblems(vec![document.problem("suite", why).with_help(help)]));
-    }
+    let Some(file) = named_file("suite", document, path, overrides)? else { return Ok(None) };
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
     Ok(Some(Suite { folder, document: YamlDocument::read(&file)? }))
 }
@@ -272,14 +264,29 @@ fn own_values(
     path: &Path,
     overrides: &[Override],
 ) -> Result<Option<YamlDocument>, FileProblems> {
-    let set = overrides.iter().rev().find(|set| set.field == "values").map(|set| set.value.as_str());
-    let Some(name) = set.or(document.value["values"].as_str()) else { return Ok(None) };
+    named_file("values", document, path, overrides)?.as_deref().map(YamlDocument::read).transpose()
+}
+
+/// The existing file that a field names, relative to the workflow; `None` if the field is absent or null. An override takes precedence.
+fn named_file(
+    field: &str,
+    document: &YamlDocument,
+    path: &Path,
+    overrides: &[Override],
+) -> Result<Option<PathBuf>, FileProblems> {
+    let set = overrides.iter().rev().find(|set| set.field == field);
+    let name = match set {
+        Some(set) if plain(&set.value).is_null() => None,
+        Some(set) => Some(set.value.as_str()),
+        None => document.value[field].as_str(),
+    };
+    let Some(name) = name else { return Ok(None) };
     let file = path.parent().unwrap_or(Path::new("")).join(name);
     if !file.is_file() {
         let why = format!("the file {name} does not exist");
         let help = similar_file(&file)
             .map(|near| format!("did you mean `{}`?", Path::new(name).with_file_name(near).display()));
-        return Err(FileProblems(vec![document.problem("values", why).with_help(help)]));
+        return Err(FileProblems(vec![document.problem(field, why).with_help(help)]));
     }
-    YamlDocument::read(&file).map(Some)
+    Ok(Some(file))
 }

@@ -478,3 +478,14 @@ fn notification_targets_are_checked_with_positions() {
         ["w.yaml:13:10: notify[0].github: needs `on.push`: only a run started by a push has a commit"]
     );
 }
+
+#[test]
+fn an_override_with_null_removes_a_named_file() {
+    let folder = folder(&(GOOD.to_owned() + "values: mine.yaml\n"));
+    let path = folder.path().join("w.yaml");
+    let why = resolve(&path, &[]).unwrap_err().to_string();
+    assert!(why.contains("values: the file mine.yaml does not exist"), "{why}");
+    for null in ["null", "~", ""] {
+        resolve(&path, &[format!("values={null}").parse().unwrap()]).unwrap();
+    }
+}
