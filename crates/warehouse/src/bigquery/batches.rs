@@ -192,7 +192,10 @@ impl Batches {
         let found: Option<Batch> = self.load_store.get(&name(number)).await?;
         let wrong = |why: String| Error::Transient(format!("BigQuery: batch {number} {why}"));
         let batch = found.ok_or_else(|| wrong("was deleted".to_owned()))?;
-        if !(1..=RULES).contains(&batch.rules) || batch.number != number {
+        if batch.number != number {
+            return Err(wrong(format!("contains the number {}", batch.number)));
+        }
+        if !(1..=RULES).contains(&batch.rules) {
             return Err(wrong(format!(
                 "follows rules {}, but this loader supports at most {RULES}: a newer loader created it",
                 batch.rules
