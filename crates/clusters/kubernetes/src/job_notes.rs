@@ -44,11 +44,11 @@ pub struct OutputCursor {
     pub bytes: u64,
     /// Timestamp of the last line in the kubelet's format; empty before the first line.
     pub until: String,
-    /// Number of stored lines with exactly this timestamp.
+    /// Number of stored lines with exactly this timestamp; the last one may be incomplete.
     pub same: u64,
-    /// Whether the last line is incomplete.
+    /// Number of stored bytes of the last line if it is incomplete, otherwise 0.
     #[serde(default)]
-    pub open: bool,
+    pub incomplete: u64,
     /// Set if lines before this piece may be missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<String>,

@@ -54,11 +54,11 @@ enum PassEnd {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogRead {
-    /// A complete line.
+    /// A complete line, or a part of a line longer than `LINE`.
     Line,
     /// The end of the output.
     End,
-    /// No line was completed before the deadline: store the pending lines now.
+    /// The deadline of the pending lines passed without a further line: store them now.
     Due,
 }
 
@@ -134,7 +134,7 @@ impl ContainerOutput {
             };
             let unfinished = read == LogRead::End && last && !line.is_empty();
             if read == LogRead::Line || unfinished {
-                unstored.take(&std::mem::take(&mut line));
+                unstored.add(&std::mem::take(&mut line));
             }
             let full = unstored.body.len() >= PIECE;
             if (read != LogRead::Line || full) && !self.keep(&mut unstored).await? {
@@ -191,7 +191,7 @@ async fn until_deadline<T>(until: Option<Instant>, read: impl Future<Output = T>
     }
 }
 
-/// Reads until `line` is complete. Returns false at the end of the output. Cancel-safe: a second call continues.
+/// Reads until `line` is complete or longer than `LINE`. Returns false at the end of the output. Cancel-safe: a second call continues.
 async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
     loop {
         let filled = body.fill_buf().await?;
@@ -211,38 +211,74 @@ async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8
 /// Lines of a pass that are not stored yet.
 struct UnstoredLines {
     cursor: OutputCursor,
+    /// Timestamp of the last line.
     until: Option<DateTime<Utc>>,
-    /// Number of lines with the last stored timestamp that were read again; `None` after the first new line.
+    /// Number of stored lines with the timestamp of the cursor that this pass has read again; `None` after the first new line.
     again: Option<u64>,
+    /// Treatment of the current line, until its newline.
+    line: Option<LineUse>,
     body: Vec<u8>,
-    /// Arrival of the first pending line.
+    /// Arrival of the first pending text.
     since: Option<Instant>,
+}
+
+#[derive(Clone, Copy)]
+enum LineUse {
+    /// Read and stored before.
+    Skip,
+    /// New, except for this number of stored bytes at its start.
+    StoreAfter(u64),
 }
 
 impl UnstoredLines {
     fn after(cursor: OutputCursor) -> Self {
         let until = cursor.until.parse().ok();
-        Self { again: until.map(|_| 0), until, cursor, body: Vec::new(), since: None }
+        let again = until.map(|_| 0);
+        Self { cursor, until, again, line: None, body: Vec::new(), since: None }
     }
 
-    fn take(&mut self, line: &[u8]) {
-        let space = line.iter().position(|byte| *byte == b' ');
-        let stamp = space.and_then(|space| std::str::from_utf8(&line[..space]).ok());
+    /// Adds a line, or the next part of a long line: only the first part has a timestamp, and only the last part ends with a newline.
+    fn add(&mut self, part: &[u8]) {
+        let (used, text) = match self.line {
+            Some(used) => (used, part),
+            None => self.begin(part),
+        };
+        let complete = part.ends_with(b"\n");
+        self.line = match used {
+            _ if complete => None,
+            LineUse::Skip => Some(used),
+            LineUse::StoreAfter(stored) => {
+                Some(LineUse::StoreAfter(stored.saturating_sub(text.len() as u64)))
+            }
+        };
+        let LineUse::StoreAfter(stored) = used else { return };
+        let new = text.get(usize::try_from(stored).unwrap_or(usize::MAX)..).unwrap_or_default();
+        if !new.is_empty() {
+            self.cursor.incomplete = if complete { 0 } else { self.cursor.incomplete + new.len() as u64 };
+            self.body.extend_from_slice(new);
+            self.since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Decides the treatment of a line from its first part, and returns the part's text after the timestamp.
+    fn begin<'a>(&mut self, part: &'a [u8]) -> (LineUse, &'a [u8]) {
+        let space = part.iter().position(|byte| *byte == b' ');
+        let stamp = space.and_then(|space| std::str::from_utf8(&part[..space]).ok());
         let time = stamp.and_then(|stamp| stamp.parse::<DateTime<Utc>>().ok());
         let (Some(space), Some(stamp), Some(time)) = (space, stamp, time) else {
-            // This is a part of an overlong line.
-            if self.again.is_none() {
-                self.body.extend_from_slice(line);
-            }
-            return;
+            // A message of the kubelet itself, without a timestamp.
+            return (if self.again.is_none() { LineUse::StoreAfter(0) } else { LineUse::Skip }, part);
         };
+        let text = &part[space + 1..];
         if let (Some(again), Some(until)) = (&mut self.again, self.until) {
             if time < until {
-                return;
+                return (LineUse::Skip, text);
             }
             if time == until && *again < self.cursor.same {
                 *again += 1;
-                return;
+                let is_incomplete = *again == self.cursor.same && self.cursor.incomplete > 0;
+                let stored = self.cursor.incomplete;
+                return (if is_incomplete { LineUse::StoreAfter(stored) } else { LineUse::Skip }, text);
             }
             if *again < self.cursor.same {
                 self.cursor.gap =
@@ -251,10 +287,10 @@ impl UnstoredLines {
             self.again = None;
         }
         self.cursor.same = if self.until == Some(time) { self.cursor.same + 1 } else { 1 };
+        self.cursor.incomplete = 0;
         self.until = Some(time);
         stamp.clone_into(&mut self.cursor.until);
-        self.body.extend_from_slice(&line[space + 1..]);
-        self.since.get_or_insert_with(Instant::now);
+        (LineUse::StoreAfter(0), text)
     }
 }
 
@@ -273,7 +309,7 @@ mod tests {
     fn kept(cursor: OutputCursor, lines: &[&str]) -> (String, OutputCursor) {
         let mut unstored = UnstoredLines::after(cursor);
         for line in lines {
-            unstored.take(line.as_bytes());
+            unstored.add(line.as_bytes());
         }
         (String::from_utf8(unstored.body).unwrap(), unstored.cursor)
     }
@@ -292,6 +328,27 @@ mod tests {
             let (second, cursor) = kept(cursor, &LINES);
             assert_eq!(first + &second, "one\none\ntwo\n\n", "the connection broke after {broke}");
             assert_eq!((cursor.gap, cursor.same), (None, 1));
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_stored_once_wherever_the_connection_broke_in_it() {
+        const TEXT: &str = "aaaa 2026-11-20T19:01:43Z bbbb\n";
+        let parts = |at: usize| [format!("2026-11-20T19:01:42Z {}", &TEXT[..at]), TEXT[at..].to_owned()];
+        let next = "2026-11-20T19:01:42Z next\n";
+        for first in 1..TEXT.len() {
+            for second in 1..TEXT.len() {
+                let [part, _] = parts(first);
+                let (before, cursor) = kept(OutputCursor::default(), &[LINES[0], &part]);
+                let [start, rest] = parts(second);
+                let (after, cursor) = kept(cursor, &[LINES[0], &start, &rest, next]);
+                assert_eq!(
+                    before + &after,
+                    format!("one\n{TEXT}next\n"),
+                    "broken at {first}, read again in {second}"
+                );
+                assert_eq!((cursor.gap, cursor.same, cursor.incomplete), (None, 2, 0));
+            }
         }
     }
 
