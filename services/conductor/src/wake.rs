@@ -38,7 +38,7 @@ pub struct WakeSettings {
     pub refresh: Span,
 }
 
-/// Function that is called with the state of a run after each of its wake-ups.
+/// Function that is called with the state of a run at each of its wake-ups, before commands are sent.
 pub type Observer = Arc<dyn Fn(&RunState) + Send + Sync>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ struct KnownState {
     listed_at: Timestamp,
 }
 
-/// Result of an input: the records that it added to the ledger.
+/// Result of an input: the state after it, why a fact was ignored, and whether records were added.
 struct RecordedInput {
     known: KnownState,
     ignored: Option<Ignored>,
@@ -102,7 +102,7 @@ fn count(records: &[Record], state: &RunState) {
     run_ended(&state.workflow.name, conclusion, verdict.as_deref(), took.0);
 }
 
-/// The only writer of the ledger.
+/// The only service that writes the ledger. Several processes of it may run: an append detects conflicts.
 pub struct Conductor {
     ledger: Ledger,
     publisher: Publisher,
@@ -119,7 +119,7 @@ pub struct Conductor {
 }
 
 impl Conductor {
-    /// A conductor over a ledger and a bus. `observer`: called with every new state.
+    /// A conductor over a ledger and a bus. `observer`: called at each wake-up.
     pub fn new(
         ledger: Ledger,
         bus: Arc<dyn Bus>,

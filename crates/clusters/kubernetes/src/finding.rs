@@ -10,7 +10,7 @@ use crate::objects::{JobSet, KueueWorkload};
 
 /// Objects of a job at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct PodState {
+pub struct JobObjects {
     pub jobset: JobSet,
     /// Every observed pod, deleted ones included, in its last observed state.
     pub pods: Vec<Pod>,
@@ -22,7 +22,7 @@ pub struct PodState {
 
 /// State derived from all objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodFinding {
+pub enum JobFinding {
     /// The job's pods run.
     Active,
     /// The job waits; `code` states the reason.

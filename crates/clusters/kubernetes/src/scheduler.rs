@@ -27,7 +27,7 @@ use crate::{
     job_notes::{self, JobNotes},
     keys, logs, manifest, names,
     objects::{JobSet, text},
-    state::{self, PodFinding, PodState},
+    state::{self, JobFinding, JobObjects},
     yields,
 };
 
@@ -99,29 +99,30 @@ impl KubernetesJobs {
     }
 
     /// Current objects of a job, and the last observed state of deleted pods.
-    async fn pod_state(
+    async fn job_objects(
         &self,
         context: &JobContext,
         name: &str,
         jobset: JobSet,
-    ) -> Result<PodState, PortError> {
+    ) -> Result<JobObjects, PortError> {
         let JobContext { cluster, jobset: called, settings, .. } = context;
         let mut pods = self.observed_pods(name);
         for pod in cluster.pods_of(called).await? {
             pods.insert(text(pod.metadata.uid.as_ref()).to_owned(), pod);
         }
-        let mut pod_state = PodState { pods: pods.into_values().collect(), jobset, ..PodState::default() };
-        pod_state.pods.sort_by_key(|pod| pod.metadata.name.clone());
+        let mut job_objects =
+            JobObjects { pods: pods.into_values().collect(), jobset, ..JobObjects::default() };
+        job_objects.pods.sort_by_key(|pod| pod.metadata.name.clone());
         if settings.queue.is_some() {
-            let uid = text(pod_state.jobset.metadata.uid.as_ref());
-            pod_state.workload = cluster.workload_of(uid).await?;
+            let uid = text(job_objects.jobset.metadata.uid.as_ref());
+            job_objects.workload = cluster.workload_of(uid).await?;
         }
-        if state::has_ended(&pod_state.jobset) {
-            pod_state.jobs = cluster.jobs_of(called).await?;
-        } else if !pod_state.pods.iter().any(state::began) {
-            pod_state.events = cluster.events_of(called).await?;
+        if state::has_ended(&job_objects.jobset) {
+            job_objects.jobs = cluster.jobs_of(called).await?;
+        } else if !job_objects.pods.iter().any(state::began) {
+            job_objects.events = cluster.events_of(called).await?;
         }
-        Ok(pod_state)
+        Ok(job_objects)
     }
 
     /// State of a job. Also ends a job that must not continue, and records the end state, which is then final.
@@ -146,38 +147,41 @@ impl KubernetesJobs {
             return Ok(JobStatus::Active); // running until the JobSet is deleted
         }
         if !has_ended {
-            context.keys(name, &jobset).await?;
             self.follow(context, name);
         }
-        let pod_state = self.pod_state(context, name, jobset).await?;
+        let job_objects = self.job_objects(context, name, jobset).await?;
+        // A pod starts only after its secret exists.
+        if !has_ended && !job_objects.pods.iter().any(state::began) {
+            context.ensure_ssh_keys(name, &job_objects.jobset).await?;
+        }
         let now = SystemClock.now();
-        let end = match state::derive(&pod_state, settings, now) {
-            PodFinding::Active => return Ok(JobStatus::Active),
-            PodFinding::Waiting { code, why } => {
+        let end = match state::derive(&job_objects, settings, now) {
+            JobFinding::Active => return Ok(JobStatus::Active),
+            JobFinding::Waiting { code, why } => {
                 notes.waits(&format!("{now} {code}: {why}")).await?;
                 return Ok(JobStatus::Active);
             }
-            PodFinding::Ended(end) if cancelled && end.state != "COMPLETED" => {
+            JobFinding::Ended(end) if cancelled && end.state != "COMPLETED" => {
                 Ok(JobStatus::Ended(JobEnd { state: "CANCELLED".to_owned(), ..end }))
             }
-            PodFinding::Ended(end) => Ok(JobStatus::Ended(end)),
-            PodFinding::Lost { code, why } if settings.yields && code == "PREEMPTED" => {
+            JobFinding::Ended(end) => Ok(JobStatus::Ended(end)),
+            JobFinding::Lost { code, why } if settings.yields && code == "PREEMPTED" => {
                 Ok(JobStatus::Yielded { why })
             }
-            PodFinding::Failed(failure)
+            JobFinding::Failed(failure)
                 if settings.yields && NO_FREE_NODES.contains(&failure.code.as_str()) =>
             {
                 Ok(JobStatus::Yielded { why: failure.message })
             }
-            PodFinding::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
-            PodFinding::Failed(failure) => Err(failure),
+            JobFinding::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
+            JobFinding::Failed(failure) => Err(failure),
         };
         if !has_ended {
             // A lost job must not continue or start again. Read its remaining output first.
             self.read_outputs_to_end(context, name).await?;
             cluster.delete_jobset(called, &uid).await?;
         }
-        notes.note_nodes(&state::nodes(&pod_state.pods)).await?;
+        notes.note_nodes(&state::nodes(&job_objects.pods)).await?;
         context.record_end(end).await
     }
 
@@ -262,7 +266,7 @@ impl JobContext {
     }
 
     /// Creates the pods' ssh keys if needed, owned by the JobSet.
-    async fn keys(&self, name: &str, jobset: &JobSet) -> Result<(), PortError> {
+    async fn ensure_ssh_keys(&self, name: &str, jobset: &JobSet) -> Result<(), PortError> {
         let annotations = jobset.metadata.annotations.as_ref();
         // JobSets of earlier versions lack the annotation, so the launcher is checked as well.
         let needed = annotations.is_some_and(|all| all.contains_key(names::SSH));
@@ -315,7 +319,7 @@ impl Scheduler for KubernetesJobs {
         if let FoundObjects::Ours(jobset) = found {
             let uid = text(jobset.metadata.uid.as_ref());
             notes.note_submitted(uid).await?;
-            context.keys(&job.name, &jobset).await?;
+            context.ensure_ssh_keys(&job.name, &jobset).await?;
             if notes.cancelled().await? {
                 self.cancel(&job.cluster, &job.name).await?; // the job was cancelled after the submission began
             } else {

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 };
 use model::{Class, Failure, JobEnd, Timestamp};
 
-pub use crate::finding::{PodFinding, PodState};
+pub use crate::finding::{JobFinding, JobObjects};
 use crate::{
     Kubernetes,
     names::{CONTAINER, REPLICATED},
@@ -20,61 +20,61 @@ use crate::{
 };
 
 /// Derives the state of a job from its objects.
-pub fn derive(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodFinding {
-    match text(known.jobset.status.terminal_state.as_ref()) {
-        "Completed" => return PodFinding::Ended(end(known, "COMPLETED", Some(0))),
-        "Failed" => return failed(known),
+pub fn derive(objects: &JobObjects, settings: &Kubernetes, now: Timestamp) -> JobFinding {
+    match text(objects.jobset.status.terminal_state.as_ref()) {
+        "Completed" => return JobFinding::Ended(end(objects, "COMPLETED", Some(0))),
+        "Failed" => return failed(objects),
         // Older versions have no such field: use the conditions.
-        _ if known.jobset.holds("Completed").is_some() => {
-            return PodFinding::Ended(end(known, "COMPLETED", Some(0)));
+        _ if objects.jobset.holds("Completed").is_some() => {
+            return JobFinding::Ended(end(objects, "COMPLETED", Some(0)));
         }
-        _ if known.jobset.holds("Failed").is_some() => return failed(known),
+        _ if objects.jobset.holds("Failed").is_some() => return failed(objects),
         _ => {}
     }
-    if let Some(lost) = evicted(known) {
+    if let Some(lost) = evicted(objects) {
         return lost;
     }
     // The job fails only after its last pod has ended, and a pod on an unreachable node never ends.
-    if let Some(lost) = disrupted(&known.pods) {
+    if let Some(lost) = disrupted(&objects.pods) {
         return lost;
     }
-    if was_recreated(&known.pods) {
+    if was_recreated(&objects.pods) {
         let why = "the job's pods had started and were recreated".to_owned();
-        return PodFinding::Lost { code: "RESTARTED".to_owned(), why };
+        return JobFinding::Lost { code: "RESTARTED".to_owned(), why };
     }
-    let begun = known.pods.iter().filter(|pod| began(pod)).count();
+    let begun = objects.pods.iter().filter(|pod| began(pod)).count();
     if begun >= settings.nodes as usize {
-        return PodFinding::Active;
+        return JobFinding::Active;
     }
-    let waiting = waiting(known, settings);
-    if let PodFinding::Waiting { code, why } = &waiting
-        && let Some(created) = timestamp(known.jobset.metadata.creation_timestamp.as_ref())
+    let waiting = waiting(objects, settings);
+    if let JobFinding::Waiting { code, why } = &waiting
+        && let Some(created) = timestamp(objects.jobset.metadata.creation_timestamp.as_ref())
         && now.as_millis() - created.as_millis()
             > i64::try_from(settings.begin_within.0.as_millis()).unwrap_or(i64::MAX)
     {
         let code = if *code == "WAITING" { "ADMISSION_TIMEOUT" } else { code };
         let message =
             format!("{begun} of {} pods started within {}: {why}", settings.nodes, settings.begin_within);
-        return PodFinding::Failed(Failure::new(Class::Infrastructure, code, message));
+        return JobFinding::Failed(Failure::new(Class::Infrastructure, code, message));
     }
     waiting
 }
 
 /// Finding for a workload that Kueue evicted; `None` for any other workload.
-fn evicted(known: &PodState) -> Option<PodFinding> {
-    let workload = known.workload.as_ref()?;
+fn evicted(objects: &JobObjects) -> Option<JobFinding> {
+    let workload = objects.workload.as_ref()?;
     let preempted = workload.holds("Preempted");
     let was_preempted = preempted.is_some();
     let evicted = preempted.or_else(|| workload.holds("Evicted"))?;
     let why = evicted.message;
-    let lost = |code: &str| PodFinding::Lost { code: code.to_owned(), why: why.clone() };
+    let lost = |code: &str| JobFinding::Lost { code: code.to_owned(), why: why.clone() };
     Some(match evicted.reason.as_str() {
         _ if was_preempted => lost("PREEMPTED"),
         "Preempted" => lost("PREEMPTED"),
         "NodeFailures" => lost("NODE_LOST"),
         "PodsReadyTimeout" | "AdmissionCheck" => {
             let message = format!("Kueue evicted the job: {why}");
-            PodFinding::Failed(Failure::new(Class::Infrastructure, "ADMISSION_TIMEOUT", message))
+            JobFinding::Failed(Failure::new(Class::Infrastructure, "ADMISSION_TIMEOUT", message))
         }
         _ => lost("EVICTED"),
     })
@@ -96,8 +96,8 @@ const NODE_LOST: [&str; 6] =
     ["NodeLost", "NodeShutdown", "Shutdown", "Terminated", "NodeAffinity", "UnexpectedAdmissionError"];
 
 /// Finding for a pod that an eviction, a preemption or the loss of its node ended.
-fn disrupted(pods: &[Pod]) -> Option<PodFinding> {
-    let lost = |code: &str, why: String| PodFinding::Lost { code: code.to_owned(), why };
+fn disrupted(pods: &[Pod]) -> Option<JobFinding> {
+    let lost = |code: &str, why: String| JobFinding::Lost { code: code.to_owned(), why };
     for pod in pods {
         let name = text(pod.metadata.name.as_ref());
         let node = node(pod).unwrap_or_default();
@@ -127,25 +127,25 @@ fn disrupted(pods: &[Pod]) -> Option<PodFinding> {
 
 /// Whether this pod's node is unreachable or deleted.
 pub fn node_lost(pod: &Pod) -> bool {
-    matches!(disrupted(std::slice::from_ref(pod)), Some(PodFinding::Lost { code, .. }) if code == "NODE_LOST")
+    matches!(disrupted(std::slice::from_ref(pod)), Some(JobFinding::Lost { code, .. }) if code == "NODE_LOST")
 }
 
 /// Reason why a JobSet failed.
-fn failed(known: &PodState) -> PodFinding {
-    if let Some(lost) = disrupted(&known.pods) {
+fn failed(objects: &JobObjects) -> JobFinding {
+    if let Some(lost) = disrupted(&objects.pods) {
         return lost;
     }
-    let lost = |code: &str, why: String| PodFinding::Lost { code: code.to_owned(), why };
+    let lost = |code: &str, why: String| JobFinding::Lost { code: code.to_owned(), why };
     let ended: Vec<_> =
-        known.pods.iter().flat_map(|pod| terminated(pod).map(move |state| (pod, state))).collect();
+        objects.pods.iter().flat_map(|pod| terminated(pod).map(move |state| (pod, state))).collect();
     if ended.iter().any(|(_, state)| text(state.reason.as_ref()) == "OOMKilled") {
-        return PodFinding::Ended(end(known, "OUT_OF_MEMORY", Some(137)));
+        return JobFinding::Ended(end(objects, "OUT_OF_MEMORY", Some(137)));
     }
     let late_job =
         |job: &Job| job.condition("Failed").is_some_and(|condition| condition.reason == "DeadlineExceeded");
     let late_pod = |pod: &Pod| status(pod).0 == "DeadlineExceeded";
-    if known.jobs.iter().any(late_job) || known.pods.iter().any(late_pod) {
-        return PodFinding::Ended(end(known, "TIMEOUT", None));
+    if objects.jobs.iter().any(late_job) || objects.pods.iter().any(late_pod) {
+        return JobFinding::Ended(end(objects, "TIMEOUT", None));
     }
     for (pod, state) in &ended {
         let output = text(state.message.as_ref());
@@ -153,7 +153,7 @@ fn failed(known: &PodState) -> PodFinding {
             && let Some((class, code, line)) = known_failure(output)
         {
             let message = format!("pod {}: {line}", text(pod.metadata.name.as_ref()));
-            return PodFinding::Failed(Failure::new(class, code, message));
+            return JobFinding::Failed(Failure::new(class, code, message));
         }
     }
     // The first failure is closest to the cause: later failures are its consequences, or pods that were ended with
@@ -162,9 +162,9 @@ fn failed(known: &PodState) -> PodFinding {
         (matches!(state.exit_code, 137 | 143), state.finished_at.as_ref().map(|time| time.0))
     });
     match first {
-        Some((_, state)) => PodFinding::Ended(end(known, "FAILED", Some(state.exit_code))),
+        Some((_, state)) => JobFinding::Ended(end(objects, "FAILED", Some(state.exit_code))),
         None => {
-            let condition = known.jobset.condition("Failed");
+            let condition = objects.jobset.condition("Failed");
             let unknown = || "no pod is left; the reason is unknown".to_owned();
             lost("NO_END", condition.map_or_else(unknown, |condition| condition.message))
         }
@@ -209,8 +209,8 @@ pub fn has_ended(jobset: &JobSet) -> bool {
         || ["Completed", "Failed"].iter().any(|state| jobset.holds(state).is_some())
 }
 
-fn end(known: &PodState, state: &str, exit_code: Option<i32>) -> JobEnd {
-    let all = || known.pods.iter().flat_map(terminated);
+fn end(objects: &JobObjects, state: &str, exit_code: Option<i32>) -> JobEnd {
+    let all = || objects.pods.iter().flat_map(terminated);
     let signal = exit_code.filter(|code| (129..160).contains(code)).map(|code| code - 128);
     JobEnd {
         state: state.to_owned(),

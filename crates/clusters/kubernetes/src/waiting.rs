@@ -5,13 +5,13 @@ use model::{Class, Failure};
 
 use crate::{
     Kubernetes,
-    finding::{PodFinding, PodState},
+    finding::{JobFinding, JobObjects},
     objects::{Condition, Conditions, KueueWorkload, containers, text},
 };
 
 /// The reason, from the component that is closest to the cause: a container, the scheduler, Kueue, then the newest warning.
-pub fn waiting(known: &PodState, settings: &Kubernetes) -> PodFinding {
-    for pod in &known.pods {
+pub fn waiting(objects: &JobObjects, settings: &Kubernetes) -> JobFinding {
+    for pod in &objects.pods {
         if let Some(found) = containers(pod).find_map(|container| stuck(pod, container)) {
             return found;
         }
@@ -22,26 +22,28 @@ pub fn waiting(known: &PodState, settings: &Kubernetes) -> PodFinding {
         }
     }
     let scheduler = || {
-        known.pods.iter().rev().find_map(|pod| {
+        objects.pods.iter().rev().find_map(|pod| {
             let condition = unschedulable(pod)?;
             Some(wait("UNSCHEDULABLE", format!("pod {}: {}", name(pod), condition.message)))
         })
     };
-    let kueue = || known.workload.as_ref().and_then(not_admitted);
+    let kueue = || objects.workload.as_ref().and_then(not_admitted);
     let warning =
-        || known.events.iter().rev().find(|event| text(event.type_.as_ref()) == "Warning").map(warned);
-    scheduler().or_else(kueue).or_else(warning).unwrap_or_else(|| match (&settings.queue, &known.workload) {
-        (Some(_), None) => wait("WAITING", "Kueue has not processed the JobSet yet".to_owned()),
-        _ => wait("WAITING", "the job's pods are being created".to_owned()),
+        || objects.events.iter().rev().find(|event| text(event.type_.as_ref()) == "Warning").map(warned);
+    scheduler().or_else(kueue).or_else(warning).unwrap_or_else(|| {
+        match (&settings.queue, &objects.workload) {
+            (Some(_), None) => wait("WAITING", "Kueue has not processed the JobSet yet".to_owned()),
+            _ => wait("WAITING", "the job's pods are being created".to_owned()),
+        }
     })
 }
 
-fn input(code: &str, message: String) -> PodFinding {
-    PodFinding::Failed(Failure::new(Class::Input, code, message))
+fn input(code: &str, message: String) -> JobFinding {
+    JobFinding::Failed(Failure::new(Class::Input, code, message))
 }
 
-const fn wait(code: &'static str, why: String) -> PodFinding {
-    PodFinding::Waiting { code, why }
+const fn wait(code: &'static str, why: String) -> JobFinding {
+    JobFinding::Waiting { code, why }
 }
 
 fn name(pod: &Pod) -> &str {
@@ -49,7 +51,7 @@ fn name(pod: &Pod) -> &str {
 }
 
 /// Reason why the kubelet cannot start a container; `None` if no reason is known.
-fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<PodFinding> {
+fn stuck(pod: &Pod, container: &ContainerStatus) -> Option<JobFinding> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let (reason, message) = (text(waiting.reason.as_ref()), text(waiting.message.as_ref()));
     let why = format!("pod {}, container {}: {reason}: {message}", name(pod), container.name);
@@ -87,7 +89,7 @@ fn unschedulable(pod: &Pod) -> Option<Condition> {
 }
 
 /// Kueue has assigned the node without regard to the pods' anti-affinity, so waiting cannot resolve this.
-fn never_schedulable(pod: &Pod, condition: &Condition, settings: &Kubernetes) -> Option<PodFinding> {
+fn never_schedulable(pod: &Pod, condition: &Condition, settings: &Kubernetes) -> Option<JobFinding> {
     let conflict =
         settings.topology.is_some() && condition.message.contains("didn't match pod anti-affinity rules");
     conflict.then(|| {
@@ -102,7 +104,7 @@ fn never_schedulable(pod: &Pod, condition: &Condition, settings: &Kubernetes) ->
 }
 
 /// Reason why Kueue has not reserved quota.
-fn not_admitted(workload: &KueueWorkload) -> Option<PodFinding> {
+fn not_admitted(workload: &KueueWorkload) -> Option<JobFinding> {
     let Condition { reason, message: why, .. } =
         workload.condition("QuotaReserved").filter(|condition| condition.status == "False")?;
     let contains = |sign: &str| why.contains(sign);
@@ -122,7 +124,7 @@ fn not_admitted(workload: &KueueWorkload) -> Option<PodFinding> {
 }
 
 /// Finding for a warning event of the job's objects.
-fn warned(event: &Event) -> PodFinding {
+fn warned(event: &Event) -> JobFinding {
     let (reason, message) = (text(event.reason.as_ref()), text(event.message.as_ref()));
     // The job controller repeats the request, and the API server rejects the same pod every time (Kubernetes 1.32,
     // `pkg/controller/controller_utils.go`, `FailedCreatePodReason`; apimachinery, `pkg/api/errors/errors.go`, `NewInvalid`).

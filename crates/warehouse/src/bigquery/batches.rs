@@ -70,7 +70,7 @@ impl Batches {
         if let FoundBatch::InBatch(batch) = self.find(&note.load).await? {
             return Ok(batch);
         }
-        self.load_store.wait(slots(now())[0], &note.load).await?;
+        self.load_store.put_hint(slots(now())[0], &note.load).await?;
         let _one = self.making.lock().await;
         let mut waited_after = None;
         loop {
@@ -140,7 +140,7 @@ impl Batches {
     async fn batch_members(&self, note: &LoadNote, last: Option<&Batch>) -> Result<Vec<LoadNote>, Error> {
         let mut names = Vec::new();
         for slot in slots(now()) {
-            names.extend(self.load_store.waiting(slot).await?);
+            names.extend(self.load_store.hinted_loads(slot).await?);
         }
         names.sort_unstable();
         names.dedup();

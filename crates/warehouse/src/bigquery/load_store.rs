@@ -142,12 +142,12 @@ impl LoadStore {
 
     /// Stores a hint that a load waits for others. Loaders of earlier rules read another folder: they do not load all tables, and
     /// must not include this load in a batch.
-    pub async fn wait(&self, slot: u64, load: &str) -> Result<(), Error> {
+    pub async fn put_hint(&self, slot: u64, load: &str) -> Result<(), Error> {
         self.put(&format!("{WAITING}/{slot}/{load}"), &()).await.map(drop)
     }
 
     /// Loads with a hint in this slot.
-    pub async fn waiting(&self, slot: u64) -> Result<Vec<String>, Error> {
+    pub async fn hinted_loads(&self, slot: u64) -> Result<Vec<String>, Error> {
         let folder = format!("{}/{WAITING}/{slot}/", self.folder);
         let names = self.store.list(&folder).await.map_err(unavailable)?;
         Ok(names.iter().filter_map(|name| name.strip_prefix(&folder)).map(str::to_owned).collect())

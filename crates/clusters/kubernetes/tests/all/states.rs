@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use cluster_kubernetes::state::{self, PodFinding, PodState, derive, known_failure};
+use cluster_kubernetes::state::{self, JobFinding, JobObjects, derive, known_failure};
 use cluster_kubernetes::{
     Kubernetes, Topology,
     objects::{Conditions, JobSet, KueueWorkload},
@@ -27,8 +27,8 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn read(&self) -> PodState {
-        PodState {
+    fn read(&self) -> JobObjects {
+        JobObjects {
             jobset: typed(&self.jobset),
             pods: self.pods.iter().map(typed).collect(),
             jobs: self.jobs.iter().map(typed).collect(),
@@ -140,7 +140,7 @@ fn settings() -> Kubernetes {
     serde_json::from_value(json!({"nodes": 2, "queue": "a4-high"})).unwrap()
 }
 
-fn at(known: &Recorded) -> PodFinding {
+fn at(known: &Recorded) -> JobFinding {
     let now = "2026-11-20T19:02:30.000Z".parse::<Timestamp>().unwrap();
     derive(&known.read(), &settings(), now)
 }
@@ -152,7 +152,7 @@ fn terminal(object: &Value) -> bool {
 #[test]
 fn a_completed_job_is_recognized() {
     let known = recorded_until("success", terminal);
-    let PodFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
+    let JobFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)));
     assert_eq!(end.started_at.unwrap().to_string(), "2026-11-20T19:01:41.000Z");
 }
@@ -164,9 +164,9 @@ fn the_states_of_a_starting_job_are_recognized() {
         let version = event["object"]["metadata"]["resourceVersion"].clone();
         let known = recorded_until("success", |object| object["metadata"]["resourceVersion"] == version);
         codes.push(match at(&known) {
-            PodFinding::Waiting { code, .. } => code.to_owned(),
-            PodFinding::Active => "going".to_owned(),
-            PodFinding::Ended(end) => end.state,
+            JobFinding::Waiting { code, .. } => code.to_owned(),
+            JobFinding::Active => "going".to_owned(),
+            JobFinding::Ended(end) => end.state,
             other => panic!("{other:?}"),
         });
     }
@@ -190,7 +190,7 @@ fn recorded(scenario: &str) -> Recorded {
 fn a_pod_on_an_unreachable_node_is_lost_at_once() {
     let known = recorded("node-lost");
     assert!(known.jobset["status"]["terminalState"].is_null());
-    let PodFinding::Lost { code, why } = at(&known) else { panic!("{:?}", at(&known)) };
+    let JobFinding::Lost { code, why } = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!(code, "NODE_LOST");
     assert!(why.contains("-n-0-0-cg8fh on node n3: Taint manager"), "{why}");
     assert!(state::node_lost(&typed(&known.pods[0])));
@@ -202,7 +202,7 @@ fn an_unsatisfied_topology_is_reported_as_the_reason_for_waiting() {
     let known = recorded("topology-too-large");
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let PodFinding::Waiting { code, why } = derive(&known.read(), &settings(), created) else {
+    let JobFinding::Waiting { code, why } = derive(&known.read(), &settings(), created) else {
         panic!("{known:?}")
     };
     assert_eq!(code, "TOPOLOGY");
@@ -213,7 +213,7 @@ fn an_unsatisfied_topology_is_reported_as_the_reason_for_waiting() {
 #[test]
 fn pods_that_the_api_server_rejects_fail_at_once() {
     let known = recorded("negative-priority");
-    let PodFinding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
+    let JobFinding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "POD_INVALID"));
     assert!(failure.message.contains("metadata.labels: Invalid value: \"-1000000\""), "{}", failure.message);
 }
@@ -227,11 +227,11 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let waits = derive(&known.read(), &settings, created);
     assert!(
-        matches!(waits, PodFinding::Waiting { code: "UNSCHEDULABLE", .. }),
+        matches!(waits, JobFinding::Waiting { code: "UNSCHEDULABLE", .. }),
         "without a required topology the pods wait: {waits:?}"
     );
     settings.topology = Some(Topology::Required("bed/block".to_owned()));
-    let PodFinding::Failed(why) = derive(&known.read(), &settings, created) else { panic!("{known:?}") };
+    let JobFinding::Failed(why) = derive(&known.read(), &settings, created) else { panic!("{known:?}") };
     assert_eq!((why.class, why.code.as_str()), (Class::Input, "TOPOLOGY"));
     assert!(why.message.contains("more than half of a node"), "{}", why.message);
 }
@@ -240,7 +240,7 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
 #[test]
 fn a_failed_job_has_the_exit_code_of_its_first_pod() {
     let known = recorded_until("failure-one-restart", terminal);
-    let PodFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
+    let JobFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((end.state.as_str(), end.exit_code, end.signal), ("FAILED", Some(3), None));
 }
 
@@ -249,14 +249,14 @@ fn a_job_with_recreated_pods_is_lost() {
     let known = recorded_until("failure-one-restart", |object| {
         object["status"]["restarts"] == 1 && object["status"]["replicatedJobsStatus"][0]["ready"] == 1
     });
-    assert!(matches!(at(&known), PodFinding::Lost { code, .. } if code == "RESTARTED"), "{:?}", at(&known));
+    assert!(matches!(at(&known), JobFinding::Lost { code, .. } if code == "RESTARTED"), "{:?}", at(&known));
 }
 
 #[test]
 fn a_request_above_the_maximum_quota_fails() {
     let known =
         recorded_until("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
-    let PodFinding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
+    let JobFinding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "QUOTA"));
     assert!(failure.message.contains("maximum capacity (40 > 32)"), "{}", failure.message);
 }
@@ -323,11 +323,11 @@ fn with_message(message: &str) -> Recorded {
 /// Kind and code of a finding.
 fn code(known: &Recorded) -> String {
     match at(known) {
-        PodFinding::Active => "going".to_owned(),
-        PodFinding::Waiting { code, .. } => format!("waits {code}"),
-        PodFinding::Ended(end) => format!("ended {} {:?}", end.state, end.exit_code),
-        PodFinding::Lost { code, .. } => format!("lost {code}"),
-        PodFinding::Failed(failure) => format!("{:?} {}", failure.class, failure.code).to_lowercase(),
+        JobFinding::Active => "going".to_owned(),
+        JobFinding::Waiting { code, .. } => format!("waits {code}"),
+        JobFinding::Ended(end) => format!("ended {} {:?}", end.state, end.exit_code),
+        JobFinding::Lost { code, .. } => format!("lost {code}"),
+        JobFinding::Failed(failure) => format!("{:?} {}", failure.class, failure.code).to_lowercase(),
     }
 }
 
@@ -469,7 +469,7 @@ fn a_wait_timeout_names_the_reason() {
         ("ADMISSION_TIMEOUT", queued("Pending", "not yet")),
     ] {
         let found = derive(&known.read(), &settings(), late);
-        let PodFinding::Failed(failure) = found else { panic!("{expected}: {found:?}") };
+        let JobFinding::Failed(failure) = found else { panic!("{expected}: {found:?}") };
         assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, expected));
         assert!(failure.message.starts_with("0 of 2 pods started within 30m"), "{}", failure.message);
     }
