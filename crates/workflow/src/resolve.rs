@@ -89,7 +89,7 @@ impl std::str::FromStr for Override {
 /// Reads a workflow file and all files it names.
 ///
 /// # Errors
-/// Returns an error if a file is invalid, with all problems of all files.
+/// Returns an error if a file is invalid, with all problems of all files. A file that is absent or not YAML ends the check.
 pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, FileProblems> {
     resolve_on(path, overrides, None)
 }
@@ -111,7 +111,7 @@ pub fn resolve_on(
 /// own `values`.
 ///
 /// # Errors
-/// Returns an error if a file is invalid, with all problems of all files.
+/// Returns an error if a file is invalid, with all problems of all files. A file that is absent or not YAML ends the check.
 pub fn resolve_with_values(
     path: &Path,
     values: Option<&Path>,
