@@ -63,7 +63,7 @@ impl Fingerprint {
     }
 
     /// Adds the fields known only in `other`.
-    pub(crate) fn fill(&mut self, other: &Self) {
+    pub fn fill(&mut self, other: &Self) {
         for (name, value) in &other.0 {
             self.0.entry(name.clone()).or_insert_with(|| value.clone());
         }

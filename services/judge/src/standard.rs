@@ -1,7 +1,7 @@
 //! Baseline of a run: the baseline that the workflow names or a person pinned, or else a baseline learned from earlier
 //! runs of the cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Criteria, Reason, Timestamp, Verdict, count, measurement::Reading};
 use verdict::{
@@ -138,19 +138,37 @@ impl ChosenBaseline {
     }
 }
 
+/// Fingerprint and positions of the runs of the first setup with at least [`FEWEST`] of the `passed` runs. A field that only one of two
+/// runs has is no difference. `alike` compares other properties of two runs, by their positions.
+fn first_setup(
+    passed: &[(usize, Fingerprint)],
+    alike: impl Fn(usize, usize) -> bool,
+) -> Option<(Fingerprint, Vec<usize>)> {
+    passed.iter().find_map(|(first, fingerprint)| {
+        let (mut setup, mut runs) = (fingerprint.clone(), Vec::new());
+        for (run, fingerprint) in passed {
+            if alike(*first, *run) && setup.differences(fingerprint).next().is_none() {
+                setup.fill(fingerprint);
+                runs.push(*run);
+            }
+        }
+        (runs.len() >= FEWEST).then_some((setup, runs))
+    })
+}
+
 /// Learns from the oldest passed runs that repeat, or from later, faster ones: slow first runs must neither define the healthy
-/// state nor prevent a baseline permanently.
+/// state nor prevent a baseline permanently. Uses only runs of one setup and one set of sizes: the first with enough passed runs.
 fn learned(past: &[PastRun]) -> ClusterStandard {
-    let passed = |past: &&PastRun| past.verdict == Some(Verdict::Pass);
-    let Some(first) = past.iter().find(passed) else { return ClusterStandard::default() };
-    let fingerprint = Fingerprint(first.fingerprint.clone());
-    let points = |past: &PastRun| halves(&past.table).map(|(key, _)| key).collect::<BTreeSet<_>>();
-    let wanted = points(first);
-    let same = |past: &PastRun| {
-        let other = Fingerprint(past.fingerprint.clone());
-        fingerprint.differences(&other).next().is_none() && points(past) == wanted
+    let passed = past.iter().enumerate().filter(|(_, past)| past.verdict == Some(Verdict::Pass));
+    let (mut setups, mut points) = (Vec::new(), BTreeMap::new());
+    for (run, past) in passed {
+        setups.push((run, Fingerprint(past.fingerprint.clone())));
+        points.insert(run, halves(&past.table).map(|(key, _)| key).collect::<BTreeSet<_>>());
+    }
+    let Some((fingerprint, runs)) = first_setup(&setups, |one, other| points[&one] == points[&other]) else {
+        return ClusterStandard::default();
     };
-    let healthy: Vec<_> = past.iter().enumerate().filter(|(_, past)| passed(past) && same(past)).collect();
+    let healthy: Vec<_> = runs.into_iter().map(|run| (run, &past[run])).collect();
     let readings: Vec<_> = healthy.iter().map(|(_, past)| reading(past)).collect();
     let runs: Vec<_> =
         readings.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
@@ -180,20 +198,15 @@ fn learned(past: &[PastRun]) -> ClusterStandard {
 }
 
 /// Learns each value of this run from the oldest passed runs that also have the value: a scheduler may choose other nodes for each run.
-/// Uses only passed runs of one setup: the first setup with at least [`FEWEST`] passed runs. `runs`: verdict and setup of each run of the
-/// history.
+/// Uses only passed runs of one setup: the first with enough passed runs. `runs`: verdict and setup of each run of the history.
 fn learned_of_metrics(
     runs: &[(Option<Verdict>, Fingerprint)],
     history: &MetricHistory<'_>,
 ) -> ClusterStandard {
-    let passed: Vec<_> =
-        (0..).zip(runs).filter(|(_, (verdict, _))| *verdict == Some(Verdict::Pass)).collect();
-    let of_setup = |(_, (_, setup)): &(usize, &'_ (_, Fingerprint))| -> Vec<(usize, &Fingerprint)> {
-        let others = passed.iter().map(|(at, (_, other))| (*at, other));
-        others.filter(|(_, other)| setup.differences(other).next().is_none()).collect()
-    };
-    let healthy = passed.iter().map(of_setup).find(|runs| runs.len() >= FEWEST);
-    let Some(healthy) = healthy else { return ClusterStandard::default() };
+    let passed = (0..).zip(runs).filter(|(_, (verdict, _))| *verdict == Some(Verdict::Pass));
+    let passed: Vec<_> = passed.map(|(run, (_, setup))| (run, setup.clone())).collect();
+    let Some((_, of_setup)) = first_setup(&passed, |_, _| true) else { return ClusterStandard::default() };
+    let healthy: Vec<_> = of_setup.into_iter().map(|run| (run, &runs[run].1)).collect();
     let learned = learn_paired(history, &healthy, (FEWEST, MAX_RUNS as usize));
     let Ok(Paired { baseline, earlier, missing }) = learned else { return ClusterStandard::default() };
     let reasons = without_past(&missing, baseline.metrics.len()).into_iter().collect();
@@ -278,13 +291,58 @@ fn reading(past: &PastRun) -> Reading {
 mod tests {
     use model::{
         Attempt, MetricCriterion, RunId, VerdictReached,
-        measurement::LogEnd,
+        measurement::{Half, LogEnd, Row, Table},
         metric::{Better, Metric, Scope},
     };
     use verdict::{Clues, Judgement, RunEvidence, Standard};
     use warehouse::{Load, memory::Memory};
 
     use super::*;
+
+    /// A passed run of `all_reduce_perf` from 8 bytes to 4 GiB with this driver; `slower`: factor on all times.
+    fn past_table(number: i64, driver: Option<&str>, slower: f64) -> PastRun {
+        let half = |size: u64| {
+            let time_us = (20.0 + size as f64 / 400e3) * slower;
+            Some(Half { time_us, busbw: size as f64 / time_us / 1e3, ..Half::default() })
+        };
+        let row = |power: u32| {
+            let size_bytes = 1 << power;
+            Row { size_bytes, out_of_place: half(size_bytes), in_place: half(size_bytes), ..Row::default() }
+        };
+        let rows = (3..33).map(row).collect();
+        PastRun {
+            run: format!("night-{number}"),
+            requested_at: Some(Timestamp::from_millis(number)),
+            verdict: Some(Verdict::Pass),
+            fingerprint: driver.map(|driver| ("driver".to_owned(), driver.to_owned())).into_iter().collect(),
+            table: Table { ranks: Some(16), rows, ..Table::empty(LogEnd::Complete) },
+            metrics: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_baseline_of_a_curve_is_learned_from_the_first_setup_with_enough_runs() {
+        // A setup with too few runs is followed by one with enough; the runs of a third setup are only the history.
+        let setups = [(3, "0", 1.0), (6, "1", 1.01), (7, "2", 1.0)];
+        let of = setups.iter().flat_map(|(count, driver, slower)| (0..*count).map(move |_| (driver, slower)));
+        let past: Vec<_> = (0..)
+            .zip(of)
+            .map(|(number, (driver, slower))| past_table(number, Some(driver), *slower))
+            .collect();
+        let standard = learned(&past);
+        let baseline = standard.baseline.expect("six runs of a setup are enough");
+        assert_eq!((baseline.runs, baseline.fingerprint.get("driver")), (6, Some("1")));
+        assert_eq!(standard.earlier.len(), 7);
+        assert!(learned(&past[..7]).baseline.is_none(), "no setup has five runs yet");
+    }
+
+    #[test]
+    fn a_run_without_a_field_does_not_mix_two_setups() {
+        let driver = |number| if number == 0 { None } else { Some(if number < 6 { "1" } else { "2" }) };
+        let past: Vec<_> = (0..12).map(|number| past_table(number, driver(number), 1.0)).collect();
+        let baseline = learned(&past).baseline.unwrap();
+        assert_eq!((baseline.runs, baseline.fingerprint.get("driver")), (6, Some("1")));
+    }
 
     /// A run with one value of each of these nodes.
     fn run(nodes: &[u32], factor: f64) -> Reading {
@@ -468,7 +526,7 @@ mod tests {
     #[tokio::test]
     async fn a_baseline_is_learned_from_the_first_setup_with_enough_runs() {
         let of = |count, driver| (0..count).map(move |_| (run(&NODES, 1.0), Verdict::Pass, driver));
-        let runs: Vec<_> = of(3, "0").chain(of(6, "1")).collect();
+        let runs: Vec<_> = of(3, "0").chain(of(6, "1")).chain(of(2, "2")).collect();
         let (learned, judgement) = judged(&history(&runs).await, &run(&NODES, 0.9)).await;
         let baseline = learned.baseline.unwrap();
         assert_eq!((baseline.runs, baseline.fingerprint.get("driver")), (6, Some("1")));
