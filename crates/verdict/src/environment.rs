@@ -39,10 +39,10 @@ impl Environment {
         let Some((name, value)) = rest.split_once('=') else { return };
         if let Some(name) = name.strip_prefix("requested ") {
             if self.requested.len() < MAX_ENTRIES {
-                self.requested.insert(name.to_owned(), value.trim_end().to_owned());
+                self.requested.insert(name.to_owned(), unquoted(value.trim_end()));
             }
         } else if let Some((host, name)) = name.split_once(" has ") {
-            self.add(name, (PrintedBy::Script, value.trim_end().to_owned()), host);
+            self.add(name, (PrintedBy::Script, unquoted(value.trim_end())), host);
         }
     }
 
@@ -82,6 +82,24 @@ impl Environment {
             }
         }
     }
+}
+
+/// The value that bash's `printf %q` printed. A value with control characters remains quoted, `$'...'`.
+fn unquoted(printed: &str) -> String {
+    if printed == "''" {
+        return String::new();
+    }
+    if printed.starts_with("$'") {
+        return printed.to_owned();
+    }
+    let (mut value, mut escaped) = (String::with_capacity(printed.len()), false);
+    for c in printed.chars() {
+        escaped = c == '\\' && !escaped;
+        if !escaped {
+            value.push(c);
+        }
+    }
+    value
 }
 
 /// Returns one reason if variables were requested. `severity` comes from the criteria.

@@ -472,7 +472,19 @@ fn the_requested_environment_is_compared_with_the_one_in_effect() {
                      a:1:2 [0] NCCL INFO NCCL_COLLNET_ENABLE set by environment to 0.\n";
     assert_eq!(judged(converted, Unequal::default()).verdict, Verdict::Pass);
 
+    // The script prints values as bash quotes them: `printf %q` of `^docker0,lo` and of an empty value.
+    let quoted = "0: burnin environment: requested NCCL_SOCKET_IFNAME=\\^docker0\\,lo\n\
+                  0: burnin environment: requested NCCL_ALGO=''\n\
+                  0: burnin environment: a has NCCL_SOCKET_IFNAME=\\^docker0\\,lo\n\
+                  0: burnin environment: a has NCCL_ALGO=''\n\
+                  a:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to ^docker0,lo\n";
+    assert_eq!(judged(quoted, Unequal::default()).verdict, Verdict::Pass);
+
     let cases = [
+        (
+            quoted.replace("to ^docker0,lo", "to ^docker0"),
+            "NCCL_SOCKET_IFNAME is ^docker0 on a, ^docker0,lo was requested",
+        ),
         (
             format!("{requested}{}{}", node("a", "52"), node("b", "0")),
             "NCCL_IB_TC is 0 on b, 52 was requested",
