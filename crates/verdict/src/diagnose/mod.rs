@@ -242,8 +242,10 @@ pub fn suspects(evidence: &RunEvidence<'_>, diagnoses: &[Diagnosis]) -> Vec<Susp
         Some(known) => known.confidence = known.confidence.max(confidence),
         None => suspects.push(Suspect { host: Some(host.to_owned()), confidence, ..Suspect::default() }),
     };
+    // A job that failed before the benchmark has no Rank lines.
+    let all = hosts.len().max(evidence.cluster.map_or(0, |cluster| cluster.nodes.len()));
     for diagnosis in diagnoses {
-        let (shown, all) = (diagnosis.hosts.len(), hosts.len());
+        let shown = diagnosis.hosts.len();
         let blamed = match diagnosis.cause.suspected_nodes() {
             SuspectedNodes::WithEvidence(confidence) if shown < all.max(2) => Some(confidence),
             SuspectedNodes::Minority(confidence) if 2 * shown < all => Some(confidence),

@@ -32,11 +32,16 @@ fn read_log(log: &str) -> (Reading, Clues) {
 }
 
 fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
+    judged_on(2, log, network, state)
+}
+
+/// Judges a log of a cluster with this number of nodes.
+fn judged_on(nodes: u32, log: &str, network: Option<&str>, state: &str) -> Judgement {
     let (reading, clues) = read_log(log);
     let exit_code = (state == "COMPLETED").then_some(0);
     let job = JobEnd::new(state, exit_code);
-    let nodes = ["node-1", "node-2"].map(|name| Node::new(name, 1)).to_vec();
-    let cluster = Cluster { name: "two".into(), nodes, access: model::ClusterAccess::processes("") };
+    let nodes = (1..=nodes).map(|number| Node::new(format!("node-{number}"), 1)).collect();
+    let cluster = Cluster { name: "hall".into(), nodes, access: model::ClusterAccess::processes("") };
     let criteria = Criteria { network: network.map(str::to_owned), ..Criteria::named("test") };
     let evidence =
         RunEvidence { job: Some(&job), cluster: Some(&cluster), ..RunEvidence::of(&reading, &clues) };
@@ -508,4 +513,16 @@ fn memory_is_bounded_for_any_log() {
     let repeated = "node-1:1:1 [0] NCCL INFO Using network IB\n".repeat(10_000);
     let clues = read_log(&repeated).1;
     assert_eq!((clues.networks["IB"].times, clues.networks["IB"].lines.len()), (10_000, 3));
+}
+
+#[test]
+fn several_bad_nodes_are_suspects_also_if_no_rank_started() {
+    let lines = "1: STORAGE: node-2: /data: expected a mount of type lustre, found ext4\n\
+                 4: STORAGE: node-5: /data: expected a mount of type lustre, found ext4\n";
+    let judgement = judged_on(16, lines, None, "FAILED");
+    let suspects: BTreeSet<_> = judgement.suspects.iter().filter_map(|it| it.host.as_deref()).collect();
+    assert_eq!((judgement.verdict, suspects), (Verdict::Fail, BTreeSet::from(["node-2", "node-5"])));
+    // All nodes report the same: the fault is not in the nodes.
+    let judgement = judged_on(2, &lines.replace("node-5", "node-1"), None, "FAILED");
+    assert!(judgement.suspects.is_empty(), "{:?}", judgement.suspects);
 }
