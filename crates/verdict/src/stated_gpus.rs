@@ -44,6 +44,11 @@ impl StatedGpus {
         (!named.is_empty()).then_some(Self { named, others, installed, total })
     }
 
+    /// Number of nodes with GPUs.
+    pub(crate) fn nodes(&self) -> usize {
+        self.named.values().filter(|gpus| **gpus > 0).count()
+    }
+
     /// Number of GPUs of a node, by its name in the log; `None` if the settings do not state it.
     pub(crate) fn on(&self, node: &str) -> Option<u32> {
         self.named.get(node).copied().or(self.others)

@@ -311,11 +311,17 @@ pub(super) fn fewer_than_stated(
     for node in seen.iter().filter_map(|place| place.node()) {
         *nodes.entry(node).or_default() += 1;
     }
+    let unseen = stated.nodes().saturating_sub(nodes.len());
     let lacking = |(node, count): (&str, usize)| {
         let stated = stated.on(node).filter(|stated| count < *stated as usize)?;
         Some(format!("{count} of {stated} GPUs of node {node}"))
     };
-    nodes.into_iter().filter_map(lacking).collect()
+    let mut lacking: Vec<_> = nodes.into_iter().filter_map(lacking).collect();
+    // The log and the scheduler may name the nodes differently, so only their number is certain.
+    if unseen > 0 {
+        lacking.push(format!("no GPU of {unseen} of {} nodes", stated.nodes()));
+    }
+    lacking
 }
 
 /// Values by subject and labels.

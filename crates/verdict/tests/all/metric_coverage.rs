@@ -151,6 +151,26 @@ fn a_gpu_that_every_log_lacks_is_inconclusive_if_the_settings_state_it() {
 }
 
 #[test]
+fn a_node_that_no_log_names_is_inconclusive_if_the_settings_state_its_gpus() {
+    let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
+    // The launcher started all ranks on the first node.
+    let one = seven_on(&["n1"]);
+    for names in [["n1", "n2"], ["any-0", "any-1"]] {
+        for every in [Every::Node, Every::Rank] {
+            let nodes = names.map(|name| node(name, 7, 7));
+            let judgement = on_cluster(&one, (&nodes, every), floor());
+            assert_eq!(
+                judgement.verdict,
+                Verdict::Inconclusive,
+                "{names:?} {every:?}: {:?}",
+                judgement.reasons
+            );
+            assert!(judgement.reasons[0].text.contains("no GPU of 1 of 2 nodes"), "{:?}", judgement.reasons);
+        }
+    }
+}
+
+#[test]
 fn fewer_gpus_than_stated_pass_if_intended_or_if_the_expected_number_is_unknown() {
     let floor = || MetricCriterion { floor: Some(95.0), ..criterion() };
     let pass = |reading: &Reading, on: (&[Node], Every), criterion| {
