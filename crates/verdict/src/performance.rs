@@ -117,6 +117,11 @@ fn baseline_reasons(
     baseline: &Baseline,
     standard: &Standard<'_>,
 ) -> Vec<Reason> {
+    if baseline.points.is_empty() {
+        let text =
+            "the baseline was learned from another program than nccl-tests and has no curve".to_owned();
+        return vec![Reason::new(Verdict::Inconclusive, "BASELINE_OF_ANOTHER_PROGRAM", text)];
+    }
     let changed: Vec<_> = baseline.fingerprint.differences(fingerprint).collect();
     let identity: Vec<_> = changed.iter().filter(|difference| difference.is_identity()).collect();
     if !identity.is_empty() {

@@ -28,11 +28,13 @@ struct Compared {
     /// Shortfall from the reference's bandwidth as a fraction, for each measured placement. Negative if
     /// faster.
     missing: Vec<f64>,
+    /// Least shortfall of the placements of a row, in the worst row that has both.
+    of_both: Option<f64>,
 }
 
 pub(crate) fn reasons(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Reason> {
     let compared: Vec<_> = (reference.points.iter().zip(regions_of(reference)))
-        .map(|(at, region)| Compared { at: *at, region, missing: missing(table, at) })
+        .map(|(at, region)| compared(table, *at, region))
         .collect();
     let mut reasons = Vec::new();
     let unmeasured: Vec<_> = compared.iter().filter(|point| point.missing.is_empty()).collect();
@@ -63,13 +65,13 @@ pub(crate) fn reasons(table: &Table, reference: &Reference, tolerance: Tolerance
     }
     let dips = compared.iter().filter(|point| {
         let most = DIP * tolerated(tolerance, point.region);
-        point.missing.len() == 2 && point.missing.iter().all(|missing| *missing > most)
+        point.of_both.is_some_and(|missing| missing > most)
     });
     reasons.extend(dips.map(|point| {
         let text = format!(
             "at {} both placements are at least {:.0} % below the reference's {} GB/s",
             size(point.at.size_bytes),
-            100.0 * point.missing.iter().copied().fold(f64::INFINITY, f64::min),
+            100.0 * point.of_both.unwrap_or_default(),
             point.at.busbw
         );
         Reason::new(Verdict::Fail, "DIP", text)
@@ -93,10 +95,22 @@ pub const fn tolerated(tolerance: Tolerance, region: Region) -> f64 {
     }
 }
 
-fn missing(table: &Table, at: &CurvePoint) -> Vec<f64> {
-    let row = table.rows.iter().find(|row| same_size(row.size_bytes, at.size_bytes));
-    let halves = row.into_iter().flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
-    halves.map(|half| 1.0 - half.busbw / at.busbw).collect()
+/// Compares a point with all rows of its size: a log may contain several cycles over the sizes. Of several data types or operations only the
+/// first one is compared.
+fn compared(table: &Table, at: CurvePoint, region: Region) -> Compared {
+    let mut of_size = table.rows.iter().filter(|row| same_size(row.size_bytes, at.size_bytes)).peekable();
+    let kind = of_size.peek().map(|row| (&row.dtype, &row.redop));
+    let rows = of_size.filter(|row| Some((&row.dtype, &row.redop)) == kind);
+    let (mut missing, mut of_both) = (Vec::new(), None);
+    for row in rows {
+        let placements =
+            [&row.out_of_place, &row.in_place].map(|half| Some(1.0 - half.as_ref()?.busbw / at.busbw));
+        if let [Some(one), Some(other)] = placements {
+            of_both = Some(one.min(other).max(of_both.unwrap_or(f64::NEG_INFINITY)));
+        }
+        missing.extend(placements.into_iter().flatten());
+    }
+    Compared { at, region, missing, of_both }
 }
 
 /// Compares a bandwidth with a reference in words; `below` is the shortfall as a fraction, negative above the reference.

@@ -189,7 +189,7 @@ impl Baseline {
         &'a self,
         table: &'a Table,
     ) -> impl Iterator<Item = (&'a BaselinePoint, f64)> {
-        let measured: BTreeMap<SizeKey, &Half> = halves(table).collect();
+        let measured = slowest_halves(table);
         self.points
             .iter()
             .filter_map(move |point| Some((point, measured.get(&point.key)?.time_us / point.time_us - 1.0)))
@@ -214,7 +214,7 @@ impl Baseline {
 
     /// Median bus bandwidth of a run over the plateau, GB/s.
     pub(super) fn plateau_busbw(&self, table: &Table) -> f64 {
-        let measured: BTreeMap<SizeKey, &Half> = halves(table).collect();
+        let measured = slowest_halves(table);
         let plateau = self.points.iter().filter(|point| point.region == Region::Plateau);
         median(plateau.filter_map(|point| Some(measured.get(&point.key)?.busbw)).collect())
     }
@@ -245,6 +245,18 @@ pub fn halves(table: &Table) -> impl Iterator<Item = (SizeKey, &Half)> {
             Some((SizeKey { size_bytes: row.size_bytes, dtype, redop, in_place }, half))
         })
     })
+}
+
+/// The slowest half of each point: a log may contain several cycles over the sizes, and one of them may be slow.
+fn slowest_halves(table: &Table) -> BTreeMap<SizeKey, &Half> {
+    let mut slowest: BTreeMap<SizeKey, &Half> = BTreeMap::new();
+    for (key, half) in halves(table) {
+        let known = slowest.entry(key).or_insert(half);
+        if half.time_us > known.time_us {
+            *known = half;
+        }
+    }
+    slowest
 }
 
 /// Region of each point of a curve of sizes and times, in any units.

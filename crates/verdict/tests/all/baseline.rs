@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use crate::support::found;
-use model::{Verdict, measurement::Reading};
+use model::{Collective, Criteria, CurvePoint, Reference, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard,
     baseline::{Healthy, Unlearnable},
@@ -87,6 +87,63 @@ fn a_dip_at_one_size_is_found() {
     }
     let judgement = judged(&dipped, &baseline);
     assert_eq!((judgement.verdict, judgement.reasons[0].code.as_str()), (Verdict::Fail, "DIP"));
+}
+
+/// A log of two cycles over the sizes (`-N 2`): the times of each cycle are multiplied by its factor.
+fn two_cycles(factors: [f64; 2]) -> Reading {
+    let mut reading = real("healthy-5.log");
+    let cycle = |factor: f64| {
+        let mut rows = reading.tables[0].rows.clone();
+        for half in rows.iter_mut().flat_map(|row| row.out_of_place.iter_mut().chain(&mut row.in_place)) {
+            half.time_us *= factor;
+            half.algbw /= factor;
+            half.busbw /= factor;
+        }
+        rows
+    };
+    reading.tables[0].rows = factors.map(cycle).concat();
+    reading
+}
+
+#[test]
+fn a_slow_cycle_over_the_sizes_fails_in_any_position() {
+    let baseline = learn(&healthy()[..4]).unwrap();
+    let healthy_run = real("healthy-1.log");
+    let points = healthy_run.tables[0]
+        .rows
+        .iter()
+        .filter(|row| row.size_bytes >= 64 << 20)
+        .map(|row| CurvePoint { size_bytes: row.size_bytes, busbw: row.out_of_place.unwrap().busbw });
+    let reference = Reference {
+        collective: Collective::AllReduce,
+        ranks: None,
+        source: "healthy-1.log".to_owned(),
+        points: points.collect(),
+    };
+    let criteria = Criteria { references: vec![reference], ..Criteria::named("test") };
+    let by_reference = |reading: &Reading| {
+        judge(
+            &RunEvidence::of(reading, &Clues::default()),
+            &Standard { criteria: Some(&criteria), ..Standard::default() },
+        )
+    };
+    for (factors, verdict) in
+        [([1.0, 1.0], Verdict::Pass), ([1.0, 2.0], Verdict::Fail), ([2.0, 1.0], Verdict::Fail)]
+    {
+        let reading = two_cycles(factors);
+        let judgement = judged(&reading, &baseline);
+        assert_eq!(judgement.verdict, verdict, "{factors:?}: {:?}", judgement.reasons);
+        let judgement = by_reference(&reading);
+        assert_eq!(judgement.verdict, verdict, "{factors:?}: {:?}", judgement.reasons);
+    }
+}
+
+#[test]
+fn a_baseline_without_a_curve_is_not_compared_with_a_table() {
+    let baseline = Baseline { points: Vec::new(), levels: Vec::new(), ..learn(&healthy()).unwrap() };
+    let judgement = judged(&real("degraded-socket-only.log"), &baseline);
+    assert_eq!(judgement.verdict, Verdict::Inconclusive, "{:?}", judgement.reasons);
+    assert_eq!(judgement.reasons[0].code, "BASELINE_OF_ANOTHER_PROGRAM");
 }
 
 /// A seeded generator, so that a failure is reproducible.
