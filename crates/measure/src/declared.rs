@@ -392,14 +392,6 @@ impl Lines for ProcessReader {
         if !self.started {
             return;
         }
-        if rules.json.is_some() {
-            let mut json = std::mem::take(&mut self.json);
-            let taken = json.line(&line, b"{[", out, |root, out| self.document(root, line, out));
-            self.json = json;
-            if taken {
-                return;
-            }
-        }
         for (at, regex) in rules.must_see.iter().enumerate() {
             if !self.seen[at] && regex.is_match(line.text) {
                 self.seen[at] = true;
@@ -415,6 +407,17 @@ impl Lines for ProcessReader {
                     set(&mut subject, name, value);
                 }
                 out.finding("CHECK_FAILED", subject, Severity::Hardware, line.text, line.number);
+            }
+        }
+        if rules.json.is_some() {
+            // Without the text after the line, the document is read line by line, so that these patterns see each of its lines.
+            let has_patterns = !rules.fail.is_empty() || !rules.must_see.is_empty();
+            let of_json = if has_patterns { Line { ahead: "", ..line } } else { line };
+            let mut json = std::mem::take(&mut self.json);
+            let taken = json.line(&of_json, b"{[", out, |root, out| self.document(root, line, out));
+            self.json = json;
+            if taken {
+                return;
             }
         }
         // A line without a line break may be truncated within a group.

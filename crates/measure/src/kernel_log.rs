@@ -52,16 +52,13 @@ pub(crate) const FORMAT: Format = Format {
 /// Maximum number of GPUs whose serial numbers are stored.
 const GPUS: usize = 1024;
 
+/// `Out of memory: Killed process` of a node, and `Memory cgroup out of memory: Killed process` of a limit, as under Slurm and Kubernetes
+/// (`oom_kill_process` in mm/oom_kill.c of Linux 6.12).
+const OUT_OF_MEMORY: &str = "ut of memory: Kill";
+
 /// Parts of the lines that are read.
-const PHRASES: [&str; 7] = [
-    "dmesg: ",
-    "Operation not permitted",
-    "NVRM: ",
-    ": SXid (",
-    "[Hardware Error]",
-    "AER: ",
-    "Out of memory: Kill",
-];
+const PHRASES: [&str; 7] =
+    ["dmesg: ", "Operation not permitted", "NVRM: ", ": SXid (", "[Hardware Error]", "AER: ", OUT_OF_MEMORY];
 
 #[derive(Default)]
 struct Kernel {
@@ -118,7 +115,7 @@ impl Lines for Kernel {
             let severity = if text.contains("(Fatal)") { Severity::Hardware } else { Severity::Unknown };
             let subject = node(text, out);
             out.finding("PCIE_AER", subject, severity, text, line.number);
-        } else if text.contains("Out of memory: Kill") {
+        } else if text.contains(OUT_OF_MEMORY) {
             let subject = node(text, out);
             out.finding("OUT_OF_MEMORY", subject, Severity::Software, text, line.number);
         }
@@ -145,11 +142,13 @@ fn node(text: &str, out: &mut ReadingBuilder) -> Subject {
     Subject { node: host(text, out), ..Subject::default() }
 }
 
-/// Parses `(PCI:0000:9b:00): 79, GPU has ...` into bus id, code and the rest. The comma shows that the code is not cut.
+/// Parses `(PCI:0000:9b:00): 79, GPU has ...` into bus id, code and the rest. The comma shows that the code is not cut. The bus id of an
+/// instance of MIG has its numbers after a blank: `(PCI:0000:9b:00 GPU-I:05)`.
 fn code(rest: &str) -> Option<(&str, u32, &str)> {
     let (bus, rest) = AFTER_BUS.split_once(rest.strip_prefix('(')?)?;
     let (code, said) = rest.split_once(',')?;
-    Some((bus.strip_prefix("PCI:").unwrap_or(bus), count(code.trim())?, said.trim()))
+    let bus = bus.strip_prefix("PCI:").unwrap_or(bus);
+    Some((bus.split(' ').next().unwrap_or(bus), count(code.trim())?, said.trim()))
 }
 
 /// Reads an error of an NVSwitch: `nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, ...`.

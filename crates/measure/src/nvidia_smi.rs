@@ -200,6 +200,7 @@ impl Smi {
         match (outer, name) {
             ("ecc_mode", "current_ecc") => return self.ecc_mode(value, line, out),
             ("fabric", "status") => return self.fabric(value, line, out),
+            ("fabric", "state") => return self.fabric_state(value, line, out),
             _ => {}
         }
         let found = with_element(name).find(|rule| {
@@ -259,6 +260,7 @@ impl Smi {
         match (section, name) {
             ("ECC Mode", "Current") => return self.ecc_mode(value, line, out),
             ("Fabric", "Status") => return self.fabric(value, line, out),
+            ("Fabric", "State") => return self.fabric_state(value, line, out),
             _ => {}
         }
         // The last part is the innermost section; `GPU Link Info` lies between `PCI` and `Link Width`.
@@ -351,6 +353,13 @@ impl Smi {
     fn ecc_mode(&self, value: &str, line: Line<'_>, out: &mut ReadingBuilder) {
         if value == "Disabled" {
             out.finding("ECC_DISABLED", self.subject(), Configuration, line.text, line.number);
+        }
+    }
+
+    /// The status is valid only in the state `Completed`: a GPU that is not registered has the status `N/A` (nvml.h, `nvmlGpuFabricInfo_t`).
+    fn fabric_state(&self, value: &str, line: Line<'_>, out: &mut ReadingBuilder) {
+        if !matches!(value, "Completed" | "Not Supported" | "N/A") && line.whole {
+            out.finding("FABRIC_NOT_READY", self.subject(), Configuration, line.text, line.number);
         }
     }
 

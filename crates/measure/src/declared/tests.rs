@@ -214,3 +214,29 @@ fn unsound_declarations_are_refused() {
     let evidence = Declaration { better: Better::None, ..declaration() };
     assert_eq!(evidence.lint(false), []);
 }
+
+#[test]
+fn patterns_see_the_lines_of_a_json_document() {
+    let json = JsonRule { values: "$.results[*].gbps".to_owned(), with: [].into() };
+    let rule = Declaration {
+        row: None,
+        begin: None,
+        end: None,
+        json: Some(json),
+        unit: Some("GB/s".to_owned()),
+        scope: Scope::Node,
+        fail: vec!["FAILED".to_owned()],
+        must_see: vec!["\"version\"".to_owned()],
+        unmeasurable: vec![],
+        context: vec![],
+        ..declaration()
+    };
+    let log = "{\"version\": 2, \"results\": [\n{\"gbps\": 380.1, \"status\": \"OK\"},\n{\"gbps\": 12.5, \"status\": \"FAILED\"}\n]}\n";
+    for log in [log.to_owned(), log.replace('\n', " ") + "\n"] {
+        let reading = read(&rule, &log);
+        let findings: Vec<_> = reading.findings.iter().map(|finding| finding.code.as_str()).collect();
+        assert_eq!((reading.metrics.len(), findings), (2, vec!["CHECK_FAILED"]), "{log}");
+        let healthy = read(&rule, &log.replace("FAILED", "OK"));
+        assert_eq!((healthy.ended, healthy.findings.len()), (LogEnd::Complete, 0), "{log}");
+    }
+}

@@ -4,6 +4,7 @@ mod captures;
 mod docs;
 mod evidence;
 mod exemptions;
+mod faults;
 mod fuzz;
 mod mutations;
 mod samples;

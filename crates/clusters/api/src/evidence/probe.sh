@@ -51,7 +51,7 @@ burnin_kernel() {
 # Prints rows about the output of a command: its first lines, each fault, each other line of the driver, its last line, and the number of
 # its lines. The log may have several MB, and sed reads it once. Headers of journalctl begin with `-- `.
 burnin_kernel_rows() {
-  local faults='NVRM: Xid |SXid \(|\[Hardware Error\]|AER: .*ncorrect|Out of memory: Kill'
+  local faults='NVRM: Xid |SXid \(|\[Hardware Error\]|AER: .*ncorrect|[Oo]ut of memory: Kill'
   timeout -k 1 1.4 "$@" 2>&1 | sed -nE "1,9{
 /^-- /!{
 h
