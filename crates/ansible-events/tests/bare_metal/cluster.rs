@@ -9,13 +9,13 @@ use crate::agent;
 use crate::bed::{ACCOUNT, AnsibleBed};
 
 #[derive(Deserialize)]
-struct ClusterFile {
-    nodes: Vec<NodeEntry>,
+struct ReadyCluster {
+    nodes: Vec<ReadyNode>,
     slurm: cluster_slurm::Slurm,
 }
 
 #[derive(Deserialize)]
-struct NodeEntry {
+struct ReadyNode {
     name: String,
     slots: u32,
 }
@@ -48,7 +48,7 @@ fn a_cluster_is_provisioned() {
     assert!(fence.contains("ring"), "{fence}");
 
     bed.leave("cluster.json", &workspace.read("cluster.json"));
-    let cluster: ClusterFile = serde_json::from_str(&workspace.read("cluster.json")).unwrap();
+    let cluster: ReadyCluster = serde_json::from_str(&workspace.read("cluster.json")).unwrap();
     let nodes: Vec<_> = cluster.nodes.iter().map(|node| (node.name.as_str(), node.slots)).collect();
     assert_eq!(nodes, [("dgx01", 2), ("dgx02", 2), ("dgx03", 2), ("dgx04", 2)]);
     assert_eq!(cluster_api::Settings::problems(&cluster.slurm), []);
