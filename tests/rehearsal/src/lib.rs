@@ -32,7 +32,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bigquery_standin::{Fault, Operation};
+use bigquery_standin::{Fault, FaultTarget};
 use clap::{Parser, ValueEnum};
 use futures::{StreamExt, stream};
 
@@ -262,9 +262,9 @@ async fn whole(
     // Simulates a permission to read the sources that is not effective yet at the first load. It is not documented whether the request
     // or its job fails.
     if strict {
-        rehearsal.bigquery.fault(Operation::Job, Fault::Fails("accessDenied"));
+        rehearsal.bigquery.fault(FaultTarget::Job, Fault::Fails("accessDenied"));
     } else {
-        rehearsal.bigquery.fault(Operation::Insert, Fault::Refused(403));
+        rehearsal.bigquery.fault(FaultTarget::Insert, Fault::Refused(403));
     }
     if !strict {
         examples::prepare(&rehearsal)?;

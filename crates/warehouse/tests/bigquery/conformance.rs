@@ -1,6 +1,6 @@
 //! The conformance suite, on BigQuery's stand-in and on an engine.
 
-use bigquery_standin::{Fault, Operation, engine::Engine};
+use bigquery_standin::{Fault, FaultTarget, engine::Engine};
 use warehouse::{Error, Load, VerdictRow, Warehouse, bigquery::BigQuery, conformance};
 
 use crate::{BigQueryBed, short_waits};
@@ -15,7 +15,7 @@ async fn the_bigquery_warehouse_conforms() {
     // Repeat the suite with paged, late and lost responses.
     bed.bigquery.pages_of(3);
     for fault in [Fault::Slow, Fault::Cut, Fault::LandsAndTears] {
-        bed.bigquery.fault(Operation::Query, fault);
+        bed.bigquery.fault(FaultTarget::Query, fault);
         conformance::history(&*warehouse).await;
     }
 }
@@ -30,7 +30,7 @@ async fn errors_are_classified_as_transient_or_permanent() {
     );
     let load =
         Load { verdicts: vec![VerdictRow { run: "a".into(), ..VerdictRow::default() }], ..Load::default() };
-    bed.bigquery.fault(Operation::Table, Fault::Refused(403));
+    bed.bigquery.fault(FaultTarget::Table, Fault::Refused(403));
     assert!(matches!(warehouse.load("a.1", &load).await, Err(Error::Transient(_))));
     let mut twice = load.clone();
     twice.verdicts.extend(load.verdicts.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bigquery_standin::{Fault, Operation};
+use bigquery_standin::{Fault, FaultTarget};
 use futures::future::join_all;
 use warehouse::{Error, MeasurementRow, Warehouse, bigquery::BigQueryOptions};
 
@@ -19,7 +19,7 @@ async fn a_lost_response_creates_no_second_job() {
         Fault::Late(Duration::from_millis(200)),
     ] {
         let bed = BigQueryBed::new().await;
-        for on in [Operation::Insert, Operation::Get, Operation::Table] {
+        for on in [FaultTarget::Insert, FaultTarget::Get, FaultTarget::Table] {
             bed.bigquery.fault(on, fault.clone());
         }
         assert_eq!(bed.warehouse(short_waits()).load("a.1", &load("a", 3)).await, Ok(3), "{fault:?}");
@@ -32,7 +32,7 @@ async fn a_lost_response_creates_no_second_job() {
 async fn a_failed_job_is_retried_under_another_id() {
     let bed = BigQueryBed::new().await;
     for reason in ["backendError", "rateLimitExceeded"] {
-        bed.bigquery.fault(Operation::Job, Fault::Fails(reason));
+        bed.bigquery.fault(FaultTarget::Job, Fault::Fails(reason));
     }
     assert_eq!(bed.warehouse(short_waits()).load("a.1", &load("a", 3)).await, Ok(3));
     let jobs = bed.jobs("measurements");
@@ -168,7 +168,7 @@ async fn a_batch_of_a_newer_rules_version_is_not_processed() {
 async fn metrics_are_loaded_once_and_before_the_verdict() {
     let bed = BigQueryBed::new().await;
     // The first job of the table `metrics` fails, and all its calls are repeated by another loader.
-    bed.bigquery.fault(Operation::Job, Fault::Fails("backendError"));
+    bed.bigquery.fault(FaultTarget::Job, Fault::Fails("backendError"));
     for _ in 0..2 {
         assert_eq!(bed.warehouse(short_waits()).load("a.c2a1", &load_of_metrics("a", 5)).await, Ok(5));
     }

@@ -1,6 +1,6 @@
 //! Rows, history and past values, read back from BigQuery.
 
-use bigquery_standin::{Fault, Operation};
+use bigquery_standin::{Fault, FaultTarget};
 use model::{Timestamp, Verdict};
 use warehouse::{Error, MeasurementRow, PastQuery, VerdictRow, Warehouse};
 
@@ -47,8 +47,8 @@ async fn query_results_are_complete_after_slow_lost_or_paged_responses() {
     for fault in
         [Fault::Slow, Fault::Refused(503), Fault::LandsAndTears, Fault::Cut, Fault::LandsAndAnswers(503)]
     {
-        bed.bigquery.fault(Operation::Query, fault.clone());
-        bed.bigquery.fault(Operation::Get, if fault == Fault::Slow { Fault::Cut } else { fault.clone() });
+        bed.bigquery.fault(FaultTarget::Query, fault.clone());
+        bed.bigquery.fault(FaultTarget::Get, if fault == Fault::Slow { Fault::Cut } else { fault.clone() });
         assert_eq!(warehouse.rows("a").await.unwrap(), given.rows, "{fault:?}");
     }
 }
@@ -57,7 +57,7 @@ async fn query_results_are_complete_after_slow_lost_or_paged_responses() {
 async fn rejections_are_reported() {
     let bed = BigQueryBed::new().await;
     let warehouse = bed.warehouse(short_waits());
-    bed.bigquery.fault(Operation::Query, Fault::Refused(403));
+    bed.bigquery.fault(FaultTarget::Query, Fault::Refused(403));
     let wanted = PastQuery {
         workflow: "w".to_owned(),
         identity: "i".to_owned(),

@@ -6,7 +6,7 @@ use crate::WarehouseState;
 
 /// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub enum FaultTarget {
     /// Start of a job.
     Insert,
     /// Status of a job.
@@ -46,7 +46,7 @@ pub struct RandomFaults {
 
 impl WarehouseState {
     /// Fault for the next request.
-    pub(crate) fn fault(&mut self, on: Operation) -> Option<Fault> {
+    pub(crate) fn fault(&mut self, on: FaultTarget) -> Option<Fault> {
         *self.requests.entry(on).or_default() += 1;
         if let Some(at) = self.faults.iter().position(|(wanted, _)| *wanted == on) {
             return Some(self.faults.remove(at).1);
@@ -57,14 +57,14 @@ impl WarehouseState {
             return None;
         }
         Some(match (on, dice.u8(0..6)) {
-            (Operation::Job, 0..2) => Fault::Fails("backendError"),
-            (Operation::Job, 2..4) => Fault::Fails("rateLimitExceeded"),
-            (Operation::Job, _) => Fault::Fails("internalError"),
+            (FaultTarget::Job, 0..2) => Fault::Fails("backendError"),
+            (FaultTarget::Job, 2..4) => Fault::Fails("rateLimitExceeded"),
+            (FaultTarget::Job, _) => Fault::Fails("internalError"),
             (_, 0) => Fault::Refused(503),
             (_, 1) => Fault::Refused(429),
             (_, 2) => Fault::Cut,
             (_, 3) => Fault::LandsAndAnswers(503),
-            (Operation::Insert, 4) => Fault::Late(Duration::from_millis(dice.u64(1..60))),
+            (FaultTarget::Insert, 4) => Fault::Late(Duration::from_millis(dice.u64(1..60))),
             (_, _) => Fault::LandsAndTears,
         })
     }

@@ -27,7 +27,7 @@ use std::{
 use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-pub use fault::{Fault, Operation, RandomFaults};
+pub use fault::{Fault, FaultTarget, RandomFaults};
 
 /// The server; stops on drop.
 pub struct BigQueryStandIn {
@@ -51,14 +51,14 @@ struct WarehouseState {
     /// Schema of each table, by `project.dataset.table`.
     tables: BTreeMap<String, Vec<TableColumn>>,
     rows: rusqlite::Connection,
-    faults: Vec<(Operation, Fault)>,
+    faults: Vec<(FaultTarget, Fault)>,
     random_faults: Option<RandomFaults>,
     takes: Duration,
     quota: Option<u32>,
     dislikes: Option<String>,
     page: usize,
     location: String,
-    requests: BTreeMap<Operation, u32>,
+    requests: BTreeMap<FaultTarget, u32>,
 }
 
 /// A column in a schema file's format.
@@ -135,7 +135,7 @@ impl BigQueryStandIn {
     }
 
     /// Applies a fault to the next request of this kind that has no fault yet.
-    pub fn fault(&self, on: Operation, fault: Fault) {
+    pub fn fault(&self, on: FaultTarget, fault: Fault) {
         self.state.lock().faults.push((on, fault));
     }
 
@@ -186,7 +186,7 @@ impl BigQueryStandIn {
     }
 
     /// Number of requests of this kind.
-    pub fn request_count(&self, on: Operation) -> u32 {
+    pub fn request_count(&self, on: FaultTarget) -> u32 {
         self.state.lock().requests.get(&on).copied().unwrap_or(0)
     }
 }

@@ -6,7 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rusqlite::{Connection, types::Value as Cell};
 use serde_json::{Map, Value, json};
 
-use crate::{BigQueryState, Fault, Operation, TableColumn, WarehouseState, refusal::Refusal};
+use crate::{BigQueryState, Fault, FaultTarget, TableColumn, WarehouseState, refusal::Refusal};
 
 /// Known fields of a load; a job with others is rejected, so that no field is ignored.
 const SUPPORTED_FIELDS: [&str; 8] = [
@@ -123,7 +123,7 @@ async fn run(state: BigQueryState, key: JobKey, takes: Duration, addresses: bool
     tokio::time::sleep(takes / 2).await;
     let (load, fault) = {
         let mut inner = state.lock();
-        let fault = inner.fault(Operation::Job);
+        let fault = inner.fault(FaultTarget::Job);
         let Some(job) = inner.jobs.get_mut(&key) else { return };
         job["status"]["state"] = "RUNNING".into();
         job["statistics"]["startTime"] = now().into();

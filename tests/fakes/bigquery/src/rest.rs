@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{BigQueryState, Fault, Operation, load, query, refusal::Refusal};
+use crate::{BigQueryState, Fault, FaultTarget, load, query, refusal::Refusal};
 
 pub(crate) fn router(state: BigQueryState) -> Router {
     Router::new()
@@ -43,7 +43,11 @@ fn interrupted(answer: &Value, sent: usize) -> Response {
 }
 
 /// Executes the request unless a fault prevents it; responds unless a later fault prevents that.
-async fn answered<W>(state: &BigQueryState, on: Operation, work: impl FnOnce(BigQueryState) -> W) -> Response
+async fn answered<W>(
+    state: &BigQueryState,
+    on: FaultTarget,
+    work: impl FnOnce(BigQueryState) -> W,
+) -> Response
 where
     W: Future<Output = Result<Value, Refusal>> + Send + 'static,
 {
@@ -82,7 +86,7 @@ async fn insert(
     Path(project): Path<String>,
     Json(job): Json<Value>,
 ) -> Response {
-    answered(&state, Operation::Insert, |state| async move { load::begin(&state, &project, job) }).await
+    answered(&state, FaultTarget::Insert, |state| async move { load::begin(&state, &project, job) }).await
 }
 
 #[derive(Default, Deserialize)]
@@ -97,7 +101,7 @@ async fn read(
     Path((project, id)): Path<(String, String)>,
     Query(parameters): Query<ParsedRequest>,
 ) -> Response {
-    answered(&state, Operation::Get, |state| async move {
+    answered(&state, FaultTarget::Get, |state| async move {
         let unknown = || {
             Refusal::new(404, "notFound", format!("Not found: Job {project}:{}.{id}", parameters.location))
         };
@@ -118,7 +122,7 @@ async fn ask(
 ) -> Response {
     answered(
         &state,
-        Operation::Query,
+        FaultTarget::Query,
         |state| async move { query::ask(&mut state.lock(), &project, &request) },
     )
     .await
@@ -129,7 +133,7 @@ async fn results(
     Path((project, id)): Path<(String, String)>,
     Query(parameters): Query<ParsedRequest>,
 ) -> Response {
-    answered(&state, Operation::Get, |state| async move {
+    answered(&state, FaultTarget::Get, |state| async move {
         query::page(&state.lock(), &(project, parameters.location, id), &parameters.page_token)
     })
     .await
@@ -139,7 +143,7 @@ async fn table(
     State(state): State<BigQueryState>,
     Path((project, dataset, table)): Path<(String, String, String)>,
 ) -> Response {
-    answered(&state, Operation::Table, |state| async move {
+    answered(&state, FaultTarget::Table, |state| async move {
         let inner = state.lock();
         let unknown =
             || Refusal::new(404, "notFound", format!("Not found: Table {project}:{dataset}.{table}"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bigquery_standin::{BigQueryStandIn, Fault, Operation};
+use bigquery_standin::{BigQueryStandIn, Fault, FaultTarget};
 use serde_json::{Value, json};
 use storage_standin::{Options, StandIn};
 
@@ -86,7 +86,7 @@ fn job(id: &str, uris: &[String]) -> Value {
 async fn an_id_can_be_used_once_regardless_of_its_jobs_result() {
     let bed = TableBed::new().await;
     let uris = [bed.object("good", "{\"run\":\"a\"}\n")];
-    bed.bigquery.fault(Operation::Job, Fault::Fails("backendError"));
+    bed.bigquery.fault(FaultTarget::Job, Fault::Fails("backendError"));
     for id in ["fails", "loads"] {
         assert_eq!(bed.insert(id, &uris).await.0, 200);
         bed.ended(id).await;
