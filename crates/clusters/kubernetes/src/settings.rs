@@ -25,8 +25,8 @@ pub struct Kubernetes {
     /// Kueue's WorkloadPriorityClass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<String>,
-    /// Yield to other jobs: the pods run on free nodes only, with a lower priority than all other pods, and the run ends without a verdict if no nodes
-    /// become free within `begin_within` or another pod preempts one of its pods. Requires `pod_priority_class`.
+    /// Yield to other jobs: the pods run on free nodes only, with a lower priority than all other pods, and the run ends without a
+    /// verdict if no nodes become free within `begin_within` or another pod preempts one of its pods. Requires `pod_priority_class`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub yields: bool,
     /// PriorityClass of the pods. With `yields` its value is below all others, and its `preemptionPolicy` is `Never`.
