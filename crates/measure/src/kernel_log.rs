@@ -53,7 +53,7 @@ pub(crate) const FORMAT: Format = Format {
 const GPUS: usize = 1024;
 
 /// `Out of memory: Killed process` of a node, and `Memory cgroup out of memory: Killed process` of a limit, as under Slurm and Kubernetes
-/// (`oom_kill_process` in mm/oom_kill.c of Linux 6.12).
+/// (`out_of_memory` in mm/oom_kill.c of Linux).
 const OUT_OF_MEMORY: &str = "ut of memory: Kill";
 
 /// Parts of the lines that are read.
@@ -142,8 +142,8 @@ fn node(text: &str, out: &mut ReadingBuilder) -> Subject {
     Subject { node: host(text, out), ..Subject::default() }
 }
 
-/// Parses `(PCI:0000:9b:00): 79, GPU has ...` into bus id, code and the rest. The comma shows that the code is not cut. The bus id of an
-/// instance of MIG has its numbers after a blank: `(PCI:0000:9b:00 GPU-I:05)`.
+/// Parses `(PCI:0000:9b:00): 79, GPU has ...` into bus id, code and the rest. The comma shows that the code is not cut. For an instance
+/// of MIG the bus id is followed by the instance: `(PCI:0000:9b:00 GPU-I:05 GPU-CI:01)` (kernel_rc.c of open-gpu-kernel-modules).
 fn code(rest: &str) -> Option<(&str, u32, &str)> {
     let (bus, rest) = AFTER_BUS.split_once(rest.strip_prefix('(')?)?;
     let (code, said) = rest.split_once(',')?;

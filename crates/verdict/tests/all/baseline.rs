@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::support::found;
+use crate::support::{found, noise::Noise};
 use model::{Collective, Criteria, CurvePoint, Reference, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard,
@@ -144,22 +144,6 @@ fn a_baseline_without_a_curve_is_not_compared_with_a_table() {
     let judgement = judged(&real("degraded-socket-only.log"), &baseline);
     assert_eq!(judgement.verdict, Verdict::Inconclusive, "{:?}", judgement.reasons);
     assert_eq!(judgement.reasons[0].code, "BASELINE_OF_ANOTHER_PROGRAM");
-}
-
-/// A seeded generator, so that a failure is reproducible.
-struct Noise(u64);
-
-impl Noise {
-    fn uniform(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
-    }
 }
 
 /// A healthy run with noise: 0.5 % on the plateau, 0.1 % from run to run, and 50 % for one in

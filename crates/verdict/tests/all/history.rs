@@ -1,23 +1,8 @@
 //! Series with known changes, and the detected ones.
 
-use crate::support::found;
+use crate::support::{found, noise::Noise};
 use proptest::prelude::*;
 use verdict::history::{Change, LevelChange, change, segments};
-
-/// A seeded generator of normal noise.
-struct Noise(u64);
-
-impl Noise {
-    fn normal(&mut self) -> f64 {
-        let mut uniform = || {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 >> 11) as f64 / (1u64 << 53) as f64
-        };
-        (0..12).map(|_| uniform()).sum::<f64>() - 6.0
-    }
-}
 
 fn starts(series: &[f64]) -> Vec<usize> {
     segments(series, 0.0).iter().map(|segment| segment.first).collect()

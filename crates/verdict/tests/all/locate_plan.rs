@@ -6,19 +6,6 @@ use verdict::locate::{
     plan_pairs, tests_for,
 };
 
-/// A seeded generator, so that a failure is reproducible.
-struct SeededRandom(SplitMix64);
-
-impl SeededRandom {
-    fn next(&mut self) -> u64 {
-        self.0.number()
-    }
-
-    fn chance(&mut self, part: f64) -> bool {
-        self.0.part() < part
-    }
-}
-
 /// Results of many searches.
 #[derive(Default)]
 struct SearchStatistics {
@@ -65,10 +52,10 @@ fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> SearchSt
     let members = names(232);
     let mut statistics = SearchStatistics::default();
     for seed in 0..seeds {
-        let mut seeded = SeededRandom(SplitMix64(seed));
+        let mut random = SplitMix64(seed);
         let mut truth: Vec<String> = Vec::new();
         while truth.len() < bad {
-            let name = &members[(seeded.next() % 232) as usize];
+            let name = &members[(random.number() % 232) as usize];
             if !truth.contains(name) {
                 truth.push(name.clone());
             }
@@ -78,7 +65,7 @@ fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> SearchSt
         let mut tests = 0;
         while let Some(group) = going.plan().groups.pop() {
             assert!(group.len() >= 2, "a collective needs two members");
-            let degraded = group.iter().any(|name| truth.contains(name)) != seeded.chance(noise);
+            let degraded = group.iter().any(|name| truth.contains(name)) != (random.part() < noise);
             going.learn(&GroupOutcome { members: group, degraded });
             tests += 1;
             assert!(tests < 500, "timeout: the search has not ended");
@@ -133,18 +120,18 @@ fn suspecting(expected: f64) -> PlanOptions {
 
 /// Mean number of tests of searches for one bad member of 232 with 5 % wrong outcomes, and the number of correct results. `prior`:
 /// the member with a hardware finding, if any.
-fn with_prior(seeds: u64, prior: impl Fn(&mut SeededRandom, &str) -> Option<String>) -> (f64, usize) {
+fn with_prior(seeds: u64, prior: impl Fn(&mut SplitMix64, &str) -> Option<String>) -> (f64, usize) {
     let members = names(232);
     let (mut total, mut right) = (0, 0);
     for seed in 0..seeds {
-        let mut seeded = SeededRandom(SplitMix64(seed));
-        let bad = members[(seeded.next() % 232) as usize].clone();
+        let mut random = SplitMix64(seed);
+        let bad = members[(random.number() % 232) as usize].clone();
         let mut search = GroupSearch::new(&members, &PlanOptions::default());
-        if let Some(suspect) = prior(&mut seeded, &bad) {
+        if let Some(suspect) = prior(&mut random, &bad) {
             search.suspect(&suspect);
         }
         while let Some(group) = search.plan().groups.pop() {
-            let degraded = group.contains(&bad) != seeded.chance(0.05);
+            let degraded = group.contains(&bad) != (random.part() < 0.05);
             search.learn(&GroupOutcome { members: group, degraded });
             total += 1;
         }
@@ -161,7 +148,7 @@ fn a_finding_on_the_bad_member_halves_the_tests_and_one_on_a_good_member_costs_t
     let (without, right) = with_prior(seeds, |_, _| None);
     let (helped, helped_right) = with_prior(seeds, |_, bad| Some(bad.to_owned()));
     let (misled, misled_right) =
-        with_prior(seeds, |seeded, _| Some(format!("node-{:03}", seeded.next() % 232)));
+        with_prior(seeds, |random, _| Some(format!("node-{:03}", random.number() % 232)));
     println!(
         "prior evidence: none {without:.1} tests, on the bad member {helped:.1}, on any member {misled:.1}"
     );

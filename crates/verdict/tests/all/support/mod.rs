@@ -1,6 +1,7 @@
 //! The table of docs/VERDICT.md with the results of simulated histories.
 
 pub mod metrics;
+pub mod noise;
 
 use std::{
     env,
