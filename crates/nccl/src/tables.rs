@@ -41,7 +41,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// The run that a line of this step belongs to: an open run that expects the step, otherwise a new one.
-    pub(crate) fn at(&mut self, step: RunPhase, stream: u64) -> usize {
+    pub(crate) fn run_for(&mut self, step: RunPhase, stream: u64) -> usize {
         let at = self.expecting(step, stream).unwrap_or_else(|| self.begin(stream));
         self.runs[at].step = self.runs[at].step.max(step);
         at
@@ -102,7 +102,7 @@ impl Tables {
     }
 
     /// The newest matching open run, of this process if possible.
-    pub(crate) fn open(&self, stream: u64, fits: impl Fn(&OpenRun) -> bool) -> Option<usize> {
+    pub(crate) fn newest_open(&self, stream: u64, fits: impl Fn(&OpenRun) -> bool) -> Option<usize> {
         let of = |run: &OpenRun| run.open() && fits(run);
         self.recent(|run| run.stream == stream && of(run)).or_else(|| self.recent(of))
     }
@@ -120,7 +120,7 @@ impl Tables {
 
     /// The run for rows without a header.
     pub(crate) fn headerless(&mut self, stream: u64) -> usize {
-        let at = match self.open(stream, |run| run.layout.is_none()) {
+        let at = match self.newest_open(stream, |run| run.layout.is_none()) {
             Some(at) => at,
             None => self.begin(stream),
         };
@@ -192,7 +192,7 @@ impl Tables {
 
     /// Records the printed NCCL version.
     pub(crate) fn library(&mut self, stream: u64, version: String) {
-        match self.open(stream, |_| true) {
+        match self.newest_open(stream, |_| true) {
             Some(at) => {
                 self.runs[at].table.nccl_version.get_or_insert(version);
             }
@@ -203,7 +203,7 @@ impl Tables {
     /// The notes that record a failure or a warning: those of the process's open run, otherwise of its newest run, otherwise the notes
     /// before the first run. The text counts against the budget.
     pub(crate) fn notes(&mut self, stream: u64) -> (&mut Notes, &mut Budget) {
-        let notes = match self.open(stream, |_| true).or(self.newest(stream)) {
+        let notes = match self.newest_open(stream, |_| true).or(self.newest(stream)) {
             Some(at) => &mut self.runs[at].notes,
             None => &mut self.before,
         };

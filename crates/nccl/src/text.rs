@@ -140,7 +140,7 @@ impl TextReader {
     }
 
     fn row(&mut self, line: LineParts<'_>, start: usize, beginning: Beginning) -> Option<usize> {
-        let Some(run) = self.tables.open(line.stream, |run| run.layout.is_some()) else {
+        let Some(run) = self.tables.newest_open(line.stream, |run| run.layout.is_some()) else {
             return self.headerless_row(line, start);
         };
         let table = &self.tables.runs[run];
@@ -264,7 +264,7 @@ impl TextReader {
                 // The other phrases require complete lines: a truncated version number is another version number.
                 _ if !line.ended => {}
                 Phrase::Version => {
-                    let run = self.tables.at(RunPhase::Version, line.stream);
+                    let run = self.tables.run_for(RunPhase::Version, line.stream);
                     let table = &mut self.tables.runs[run].table;
                     let (tests, library) = banner::versions(from);
                     table.nccl_tests_version = tests;
@@ -272,23 +272,23 @@ impl TextReader {
                 }
                 Phrase::Starting => {
                     self.learn_prefix(line);
-                    let run = self.tables.at(RunPhase::Starting, line.stream);
+                    let run = self.tables.run_for(RunPhase::Starting, line.stream);
                     self.tables.runs[run].table.collective = None;
                     named = Some(run);
                 }
                 Phrase::Concluded => named = self.tables.newest(line.stream),
                 Phrase::Banner if memchr::memmem::find(rest, b"minBytes").is_some() => {
                     self.learn_prefix(line);
-                    self.tables.at(RunPhase::Banner, line.stream);
+                    self.tables.run_for(RunPhase::Banner, line.stream);
                 }
                 Phrase::Devices => {
                     self.learn_prefix(line);
-                    self.tables.at(RunPhase::Devices, line.stream);
+                    self.tables.run_for(RunPhase::Devices, line.stream);
                 }
                 // Rank lines of a process are truncated at 2048 bytes: they then end in dots, and the last
                 // ones are missing.
                 Phrase::Rank if dots => {
-                    if let Some(run) = self.tables.open(line.stream, |_| true) {
+                    if let Some(run) = self.tables.newest_open(line.stream, |_| true) {
                         self.tables.runs[run].ranks_missing = true;
                     }
                 }
@@ -334,7 +334,7 @@ impl TextReader {
             Phrase::Hint => notes.hint(number, show, budget),
             _ => {
                 notes.fail(number, show, budget);
-                if let Some(run) = self.tables.open(line.stream, |_| true) {
+                if let Some(run) = self.tables.newest_open(line.stream, |_| true) {
                     self.abandon_rows_of(run);
                 }
             }
@@ -346,13 +346,13 @@ impl TextReader {
             self.placement.filter(|(number, _)| number + 3 > self.number).map(|(_, halves)| halves);
         let Some(layout) = Layout::from_header(line.rest, placement) else { return };
         self.learn_prefix(line);
-        let run = self.tables.at(RunPhase::Header, line.stream);
+        let run = self.tables.run_for(RunPhase::Header, line.stream);
         self.tables.runs[run].layout = Some(Rc::new(layout));
     }
 
     fn rank(&mut self, stream: u64, device: Option<Device>) {
         let Some(device) = device else { return };
-        let run = self.tables.at(RunPhase::Rank, stream);
+        let run = self.tables.run_for(RunPhase::Rank, stream);
         let kept = self.tables.device(run, device);
         self.tables.runs[run].ranks_missing |= !kept;
     }
@@ -369,7 +369,7 @@ impl TextReader {
     fn average(&mut self, line: LineParts<'_>, rest: &[u8]) {
         let Some(found) = banner::average(rest, line.ended) else { return };
         // Concurrent programs print both lines of a summary before they end.
-        let bounded = self.tables.open(line.stream, |run| run.table.out_of_bounds.is_some());
+        let bounded = self.tables.newest_open(line.stream, |run| run.table.out_of_bounds.is_some());
         let Some(run) = bounded.or_else(|| self.summarised(line.stream, |_| true)) else { return };
         self.abandon_rows_of(run);
         self.tables.complete(run, found.value);
@@ -379,7 +379,7 @@ impl TextReader {
     /// The run of a summary line. A repeated summary is a copy of the first one and is ignored. In a log without a run, the summary is the
     /// only line that remains of a run.
     fn summarised(&mut self, stream: u64, fits: impl Fn(&OpenRun) -> bool) -> Option<usize> {
-        match self.tables.open(stream, fits) {
+        match self.tables.newest_open(stream, fits) {
             Some(run) => Some(run),
             None => self.tables.runs.is_empty().then(|| self.tables.headerless(stream)),
         }

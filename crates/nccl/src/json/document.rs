@@ -80,7 +80,7 @@ impl JsonDocument {
     /// Reads one object: one run.
     fn run<R: Read>(&mut self, tokens: &mut Tokens<R>) -> Result<(), Stop> {
         self.objects += 1;
-        let at = self.tables.at(RunPhase::Version, self.objects);
+        let at = self.tables.run_for(RunPhase::Version, self.objects);
         tokens.members(|tokens, name| {
             match name {
                 "args" => tokens.elements(|tokens| {
