@@ -19,12 +19,12 @@ pub(super) struct Belief {
     pub sets: Vec<(BadMembers, f64)>,
     pub evidence: GroupEvidence,
     /// Sampled sets. The frequency of a set is proportional to its probability.
-    carried: Vec<BadMembers>,
+    samples: Vec<BadMembers>,
     sampler: Sampler,
 }
 
 /// Number of sampled sets. In simulated searches of 54 tests, four times as many sets saved less than half a test.
-const CARRIED: usize = 256;
+const SAMPLES: usize = 256;
 
 /// Steps of the sampler for each set after each outcome.
 const MOVES: usize = 3;
@@ -36,19 +36,19 @@ impl Belief {
     /// The belief before any test. `noise` is the fraction of wrong outcomes, `expected` the expected number
     /// of bad members.
     pub fn new(members: usize, noise: f64, expected: f64) -> Self {
-        let mut chance = SplitMix64(members as u64);
+        let mut rng = SplitMix64(members as u64);
         let mut all: Vec<usize> = (0..members).collect();
-        let chances: Vec<f64> = sizes(members, expected).iter().map(|chance| chance.exp()).collect();
-        let carried = resampled(&chances, 0.5).map(|size| {
-            chance.shuffle(&mut all);
+        let chances: Vec<f64> = sizes(members, expected).iter().map(|log_prior| log_prior.exp()).collect();
+        let samples = resampled(&chances, 0.5).map(|size| {
+            rng.shuffle(&mut all);
             let mut bad = all[..size].to_vec();
             bad.sort_unstable();
             bad
         });
-        let carried = carried.collect();
+        let samples = samples.collect();
         let evidence = GroupEvidence::new(members, noise, expected);
-        let mut belief = Self { sets: Vec::new(), evidence, carried, sampler: Sampler::new(chance) };
-        belief.weigh();
+        let mut belief = Self { sets: Vec::new(), evidence, samples, sampler: Sampler::new(rng) };
+        belief.update_probabilities();
         belief
     }
 
@@ -59,19 +59,19 @@ impl Belief {
         let likelihood = |bad: &BadMembers| {
             if bad.iter().any(|member| group[*member]) == degraded { 1.0 - noise } else { noise }
         };
-        let weights: Vec<f64> = self.carried.iter().map(likelihood).collect();
+        let weights: Vec<f64> = self.samples.iter().map(likelihood).collect();
         let start = self.sampler.chance.part();
-        self.carried = resampled(&weights, start).map(|at| self.carried[at].clone()).collect();
-        for bad in &mut self.carried {
+        self.samples = resampled(&weights, start).map(|at| self.samples[at].clone()).collect();
+        for bad in &mut self.samples {
             for _ in 0..MOVES {
                 self.sampler.step(bad, &self.evidence);
             }
         }
-        self.weigh();
+        self.update_probabilities();
     }
 
     /// `[member]`: probability that it is bad.
-    pub fn bad(&self) -> Vec<f64> {
+    pub fn bad_probabilities(&self) -> Vec<f64> {
         let mut each = vec![0.0; self.evidence.members];
         for (bad, likely) in &self.sets {
             bad.iter().for_each(|member| each[*member] += likely);
@@ -89,8 +89,8 @@ impl Belief {
     /// The neighborhood of the most likely set is as probable as its fraction of the samples. This probability
     /// is divided among the sets of the neighborhood by their exact likelihoods: the sample frequencies alone
     /// are too coarse to end a search.
-    fn weigh(&mut self) {
-        let sampled = frequencies(&self.carried);
+    fn update_probabilities(&mut self) {
+        let sampled = frequencies(&self.samples);
         let Some(likeliest) = self.likeliest(&sampled) else { return };
         let (near, far): (Vec<_>, Vec<_>) =
             sampled.into_iter().partition(|(bad, _)| neighbors(bad, &likeliest));
@@ -173,11 +173,11 @@ fn neighbors(one: &BadMembers, other: &BadMembers) -> bool {
     one.len() - both <= 1 && other.len() - both <= 1
 }
 
-/// [`CARRIED`] indices, each repeated in proportion to its weight; `start` is between 0 and 1.
+/// [`SAMPLES`] indices, each repeated in proportion to its weight; `start` is between 0 and 1.
 fn resampled(weights: &[f64], start: f64) -> impl Iterator<Item = usize> {
-    let step = weights.iter().sum::<f64>() / CARRIED as f64;
+    let step = weights.iter().sum::<f64>() / SAMPLES as f64;
     let (mut at, mut passed) = (0, 0.0);
-    (0..CARRIED).map(move |draw| {
+    (0..SAMPLES).map(move |draw| {
         let mark = (draw as f64 + start) * step;
         while at + 1 < weights.len() && passed + weights[at] < mark {
             passed += weights[at];

@@ -13,7 +13,7 @@ const ORDERS: usize = 16;
 /// The group of at least two members whose probability of degradation is nearest to one half, and that
 /// probability.
 pub(super) fn most_informative(belief: &Belief) -> Option<(Vec<usize>, f64)> {
-    let each = belief.bad();
+    let each = belief.bad_probabilities();
     let mut chance = belief.chance();
     let mut best: Option<(Vec<usize>, f64)> = None;
     let mut consider = |order: &[usize]| {

@@ -136,7 +136,7 @@ impl<'a> GroupSearch<'a> {
             return Located::open("the list of members to test is empty");
         }
         let done = self.is_done();
-        let chances = self.belief.bad();
+        let chances = self.belief.bad_probabilities();
         let (bad, likely) = self.belief.sets.first().cloned().unwrap_or_default();
         let suspect = |member: usize| -> Suspect {
             self.options.members.suspect(self.members[member], chances[member].clamp(0.0, 1.0))
