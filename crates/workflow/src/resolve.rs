@@ -138,23 +138,7 @@ pub fn resolve_document(
     let own = if values.is_some() { None } else { own_values(&document, path, overrides)? };
     let values = values.or(own.as_ref());
     let mut suite = suite(&document, path, overrides)?;
-    if let Some(values) = values {
-        for (path, value) in ValuesFile::fields(values)? {
-            file_of(path[0], &mut document, &mut suite).set_by(&path, value.clone(), values);
-        }
-    }
-    let mut unknown = Vec::new();
-    for Override { field, value } in overrides {
-        let file = file_of(field, &mut document, &mut suite);
-        match file.unknown_element(field) {
-            Some(problem) => unknown.push(problem),
-            None => file.set(field, value),
-        }
-    }
-    document.set_texts::<WorkflowFile>();
-    if let Some(Suite { document, .. }) = &mut suite {
-        document.set_texts::<SuiteFile>();
-    }
+    let unknown = override_fields(&mut document, &mut suite, values, overrides)?;
     let (file, mut found) = document.read_in_part::<WorkflowFile>(&json!({"name": "unnamed"}))?;
     found.extend(unknown);
     let suite_file = suite.as_ref().map(|Suite { document, .. }| document.read_as::<SuiteFile>()).transpose();
@@ -167,8 +151,9 @@ pub fn resolve_document(
         let section = problem.field.split(['.', '[']).next().unwrap_or_default().to_owned();
         (problem.file == document.file || problem.file == SET).then_some(section)
     };
-    let complete = !found.iter().filter_map(section).any(|section| SECTIONS.contains(&section.as_str()))
-        && (suite.is_none() || suite_file.is_some());
+    let sections_are_valid =
+        !found.iter().filter_map(section).any(|section| SECTIONS.contains(&section.as_str()))
+            && (suite.is_none() || suite_file.is_some());
     let values = values.map(ValuesFile::of).transpose()?;
     let mut reader = WorkflowReader::new(path.parent().unwrap_or(Path::new("")), &document, values);
     let image = file.image.as_ref().and_then(|image| reader.image(image));
@@ -180,7 +165,7 @@ pub fn resolve_document(
         _ => reader.checks(&file.checks),
     };
     let excluded = reader.excluded();
-    rules::check(&file, complete, |field, why| reader.complain(field, why));
+    rules::check(&file, sections_are_valid, |field, why| reader.complain(field, why));
     let WorkflowFile { name, mut description, soak, locate, limits, cost, notify, .. } = file;
     if let Some(suite) = suite_file.filter(|_| description.is_empty()) {
         description = suite.description;
@@ -202,26 +187,58 @@ pub fn resolve_document(
     };
     // Defaults replace fields with problems, so a check for feasibility would judge another workflow.
     let warnings = if found.is_empty() { reader.judge_feasibility(&workflow) } else { vec![] };
-    let (archives, mut problems) = reader.finish();
-    if !found.is_empty() {
-        // A list with an invalid element was left out as a whole, and is not empty for that reason.
-        let about = |problem: &FileProblem, other: &FileProblem| {
-            problem.file == other.file
-                && (problem.field == other.field
-                    || problem.field.starts_with(&format!("{}.", other.field))
-                    || other.field.starts_with(&format!("{}[", problem.field)))
-        };
-        problems
-            .retain(|problem| !found.iter().any(|other| !other.field.is_empty() && about(problem, other)));
-        found.append(&mut problems);
-        found.sort_by(|a, b| (a.file != SET, &a.file, a.position).cmp(&(b.file != SET, &b.file, b.position)));
-        problems = found;
-    }
+    let (archives, problems) = reader.finish();
+    let problems = all_problems(found, problems);
     if problems.is_empty() {
         Ok(Resolved { workflow, archives, warnings })
     } else {
         Err(FileProblems(problems))
     }
+}
+
+/// Replaces fields by the user's values and then by the overrides. Returns the overrides of list elements that do not exist.
+fn override_fields(
+    document: &mut YamlDocument,
+    suite: &mut Option<Suite>,
+    values: Option<&YamlDocument>,
+    overrides: &[Override],
+) -> Result<Vec<FileProblem>, FileProblems> {
+    if let Some(values) = values {
+        for (field, value) in ValuesFile::fields(values)? {
+            file_of(field[0], document, suite).set_by(&field, value.clone(), values);
+        }
+    }
+    let mut unknown = Vec::new();
+    for Override { field, value } in overrides {
+        let file = file_of(field, document, suite);
+        match file.unknown_element(field) {
+            Some(problem) => unknown.push(problem),
+            None => file.set(field, value),
+        }
+    }
+    document.set_texts::<WorkflowFile>();
+    if let Some(Suite { document, .. }) = suite {
+        document.set_texts::<SuiteFile>();
+    }
+    Ok(unknown)
+}
+
+/// Problems of the files, `found`, and `problems` of their content, in the order of the files. Without problems of files the order is kept.
+fn all_problems(mut found: Vec<FileProblem>, mut problems: Vec<FileProblem>) -> Vec<FileProblem> {
+    if found.is_empty() {
+        return problems;
+    }
+    // The reader sees a list with an invalid element as empty: problems that this causes are dropped.
+    let about = |problem: &FileProblem, other: &FileProblem| {
+        problem.file == other.file
+            && (problem.field == other.field
+                || problem.field.starts_with(&format!("{}.", other.field))
+                || other.field.starts_with(&format!("{}[", problem.field)))
+    };
+    problems.retain(|problem| !found.iter().any(|other| !other.field.is_empty() && about(problem, other)));
+    found.append(&mut problems);
+    found.sort_by(|a, b| (a.file != SET, &a.file, a.position).cmp(&(b.file != SET, &b.file, b.position)));
+    found
 }
 
 /// Sections that the rules across sections require. If one of them has a problem, these rules are not checked.
